@@ -1,0 +1,1 @@
+"""A reproducible companion to two papers on ReLU networks."""

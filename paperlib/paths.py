@@ -1,0 +1,57 @@
+"""Where everything lies: the only module that knows folders.
+
+Source: derived here.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Project:
+    """The folders of one checkout.
+
+    Args:
+        root: folder that holds `notebooks/`, `figures/` and `build/`.
+        package: folder of the library whose sources the notebooks import.
+    """
+
+    root: Path
+    package: Path = PACKAGE
+
+    @classmethod
+    def here(cls) -> "Project":
+        """The checkout that this library was imported from, or `PAPERLIB_ROOT` where that is set."""
+        root = os.environ.get("PAPERLIB_ROOT")
+        return cls(Path(root).resolve() if root else PACKAGE.parent)
+
+    @property
+    def notebooks(self) -> Path:
+        """The committed notebooks."""
+        return self.root / "notebooks"
+
+    @property
+    def profiles(self) -> Path:
+        """One YAML file a profile: what differs from the notebooks' defaults."""
+        return self.notebooks / "profiles"
+
+    def build(self, profile: str) -> Path:
+        """Executed copies and the reuse state; ignored by git."""
+        return self.root / "build" / profile
+
+    def figures(self, profile: str) -> Path:
+        """Finished figures and their data."""
+        return self.root / "figures" / profile
+
+
+def figures_dir() -> Path:
+    """Folder that figures are saved to now: `PAPERLIB_FIGURES`, else `build/lab/figures`.
+
+    The runner and the tests set the variable. It is unset in JupyterLab, so that a reader who
+    changes a parameter there never overwrites a committed figure.
+    """
+    folder = os.environ.get("PAPERLIB_FIGURES")
+    return Path(folder) if folder else Project.here().build("lab") / "figures"
