@@ -1,0 +1,1 @@
+"""*Deep ReLU Networks Preserve Expected Length*: closed forms, exact lengths, sampling."""

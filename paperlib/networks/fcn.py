@@ -1,0 +1,50 @@
+"""Fully connected ReLU networks, drawn as the paper draws them (§3.1)."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import nn
+
+from paperlib.networks import laws
+
+
+def fcn(
+    widths: Sequence[int],
+    seed: int = 0,
+    *,
+    output: str = "linear",
+    slope: float = 0.0,
+    scale: float = 1.0,
+    bias_var: float = 0.01,
+    weight_law: str = "gaussian",
+    dtype: torch.dtype = torch.float32,
+) -> nn.Sequential:
+    """A network x ↦ N(x), `(points, n_0)` to `(points, n_L)`, with fresh weights from `seed`.
+
+    The options are those of `laws.layer_variances` and `laws.bias_variances`; the activation is
+    ReLU, or leaky ReLU with `slope` ≠ 0, and follows the last layer only if `output` is "relu".
+    Weights are drawn in float64, so one seed gives the same network in every `dtype`.
+    Raises ValueError for widths, names or numbers that are not allowed.
+    """
+    widths = laws.check_widths(widths)
+    weight_vars = laws.layer_variances(
+        widths, output=output, slope=slope, scale=scale, law=weight_law
+    )
+    bias_vars = laws.bias_variances(widths, bias_var=bias_var, scale=scale, law=weight_law)
+    rng = np.random.default_rng(laws.check_int("seed", seed, 0))
+
+    modules: list[nn.Module] = []
+    for layer, (fan_in, fan_out) in enumerate(pairwise(widths)):
+        linear = nn.utils.skip_init(nn.Linear, fan_in, fan_out, dtype=dtype)
+        shape = (fan_out, fan_in)
+        weight = laws.draw(rng, weight_law, shape, weight_vars[layer], np.float64)
+        bias = laws.draw(rng, laws.bias_law(weight_law), fan_out, bias_vars[layer], np.float64)
+        with torch.no_grad():
+            linear.weight.copy_(torch.from_numpy(weight))
+            linear.bias.copy_(torch.from_numpy(bias))
+        modules.append(linear)
+        if layer < len(widths) - 2 or output == "relu":
+            modules.append(nn.LeakyReLU(slope) if slope else nn.ReLU())
+    return nn.Sequential(*modules)

@@ -1,0 +1,147 @@
+"""The random initialisation as data: widths, variances by layer, and the laws of the weights.
+
+A network has `widths = [n_0, …, n_L]`: L weight layers, L-1 hidden layers. Hidden weights have
+variance 2/((1+a²) fan-in) with leaky slope a, so that a layer keeps E‖·‖²; the last layer's
+variance is set by `output`.
+"""
+
+import math
+from collections.abc import Sequence
+from numbers import Integral, Real
+
+import numpy as np
+
+from paperlib.choices import check_choice
+
+LAWS = ("gaussian", "uniform", "rademacher", "laplace", "sparse", "torch-default")
+OUTPUTS = ("linear", "linear-he", "relu")
+SPARSE_DENSITY = 0.1
+
+
+def check_int(what: str, value: object, low: int) -> int:
+    """Return `value` as a Python int; ValueError unless it is an integer ≥ `low` (no bools)."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < low:
+        raise ValueError(f"{what} must be an integer of at least {low}; got {value!r}.")
+    return int(value)
+
+
+def check_real(what: str, value: object, low: float = -math.inf) -> float:
+    """Return `value` as a Python float; ValueError unless it is finite and ≥ `low` (no bools)."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, Real)
+        or not math.isfinite(value)
+        or value < low
+    ):
+        limit = "" if low == -math.inf else f" of at least {low:g}"
+        raise ValueError(f"{what} must be a finite number{limit}; got {value!r}.")
+    return float(value)
+
+
+def check_widths(widths: Sequence[int]) -> tuple[int, ...]:
+    """Return the widths [n_0, …, n_L] as Python ints.
+
+    Raises ValueError for fewer than two widths, a width below 1, or anything but integers.
+    """
+    if isinstance(widths, (str, bytes)) or not hasattr(widths, "__iter__"):
+        raise ValueError(f"widths must be a sequence [n_0, …, n_L] of integers; got {widths!r}.")
+    checked = tuple(check_int("every width", n, 1) for n in widths)
+    if len(checked) < 2:
+        raise ValueError(
+            f"widths must hold at least two integers, input and output; got {list(checked)}."
+        )
+    return checked
+
+
+def layer_variances(
+    widths: Sequence[int],
+    *,
+    output: str = "linear",
+    slope: float = 0.0,
+    scale: float = 1.0,
+    law: str = "gaussian",
+) -> list[float]:
+    """Variance of one weight in each of the L layers (§3.1, our reading of the last layer).
+
+    `output`: "linear" has variance 1/fan-in and no activation, "linear-he" the hidden layers'
+    variance and no activation, "relu" the hidden layers' variance and their activation.
+    `scale` multiplies the weights (§3.3), hence the variances by its square. The law
+    "torch-default" has 1/(3 fan-in) in every layer, whatever `output` and `slope` are.
+    """
+    widths = check_widths(widths)
+    check_choice("weight law", law, LAWS)
+    check_choice("output", output, OUTPUTS)
+    slope, scale = check_real("slope", slope), check_real("scale", scale, 0.0)
+    fans = widths[:-1]
+    if law == "torch-default":
+        return [scale**2 / (3 * fan) for fan in fans]
+    hidden = 2 / (1 + slope**2)
+    gains = [hidden] * (len(fans) - 1) + [1.0 if output == "linear" else hidden]
+    return [scale**2 * gain / fan for gain, fan in zip(gains, fans, strict=True)]
+
+
+def bias_variances(
+    widths: Sequence[int], *, bias_var: float = 0.01, scale: float = 1.0, law: str = "gaussian"
+) -> list[float]:
+    """Variance of one bias in each of the L layers: c² C_b, the output layer included.
+
+    The law "torch-default" ignores `bias_var` and has c²/(3 fan-in).
+    """
+    widths = check_widths(widths)
+    check_choice("weight law", law, LAWS)
+    bias_var, scale = check_real("bias_var", bias_var, 0.0), check_real("scale", scale, 0.0)
+    if law == "torch-default":
+        return [scale**2 / (3 * fan) for fan in widths[:-1]]
+    return [scale**2 * bias_var] * (len(widths) - 1)
+
+
+def bias_law(law: str) -> str:
+    """The law of the biases that goes with a weight law: Gaussian, or PyTorch's uniform one."""
+    return "uniform" if check_choice("weight law", law, LAWS) == "torch-default" else "gaussian"
+
+
+def draw(
+    rng: np.random.Generator,
+    law: str,
+    shape: int | tuple[int, ...],
+    variance: float,
+    dtype: type[np.floating] = np.float32,
+) -> np.ndarray:
+    """Independent symmetric entries with mean 0 and the given variance, of `shape` and `dtype`.
+
+    "sparse" is a Gaussian kept with probability 1/10, at ten times the variance;
+    "torch-default" is uniform (its U(±1/√fan-in) has variance 1/(3 fan-in)).
+    """
+    check_choice("weight law", law, LAWS)
+    sd = math.sqrt(check_real("variance", variance, 0.0))
+    if law == "gaussian":
+        values = rng.standard_normal(shape, dtype=dtype)
+    elif law in ("uniform", "torch-default"):
+        values = rng.random(shape, dtype=dtype)
+        values -= 0.5
+        sd *= math.sqrt(12)
+    elif law == "rademacher":
+        values = _signs(rng, shape, dtype)
+    elif law == "laplace":
+        values = rng.standard_exponential(shape, dtype=dtype)
+        values *= _signs(rng, shape, dtype)
+        sd /= math.sqrt(2)
+    else:
+        values = np.zeros(shape, dtype=dtype)
+        kept = rng.random(shape, dtype=np.float32) < SPARSE_DENSITY
+        values[kept] = rng.standard_normal(int(kept.sum()), dtype=dtype)
+        sd /= math.sqrt(SPARSE_DENSITY)
+    values *= dtype(sd)
+    return values
+
+
+def _signs(
+    rng: np.random.Generator, shape: int | tuple[int, ...], dtype: type[np.floating]
+) -> np.ndarray:
+    """Fair ±1, one random bit an entry."""
+    size = math.prod(np.atleast_1d(shape).tolist())
+    packed = np.frombuffer(rng.bytes(-(-size // 8)), dtype=np.uint8)
+    signs = np.unpackbits(packed, count=size).astype(dtype).reshape(shape)
+    signs *= dtype(2)
+    signs -= dtype(1)
+    return signs
