@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -25,7 +24,7 @@ def fcn(
 
     The options are those of `laws.layer_variances` and `laws.bias_variances`; the activation is
     ReLU, or leaky ReLU with `slope` ≠ 0, and follows the last layer only if `output` is "relu".
-    Weights are drawn in float64, so one seed gives the same network in every `dtype`.
+    Weights are drawn in float32, so one seed gives the same network in every `dtype`.
     Raises ValueError for widths, names or numbers that are not allowed.
     """
     widths = laws.check_widths(widths)
@@ -33,17 +32,16 @@ def fcn(
         widths, output=output, slope=slope, scale=scale, law=weight_law
     )
     bias_vars = laws.bias_variances(widths, bias_var=bias_var, scale=scale, law=weight_law)
-    rng = np.random.default_rng(laws.check_int("seed", seed, 0))
+    rng = laws.generator(seed)
 
     modules: list[nn.Module] = []
     for layer, (fan_in, fan_out) in enumerate(pairwise(widths)):
         linear = nn.utils.skip_init(nn.Linear, fan_in, fan_out, dtype=dtype)
-        shape = (fan_out, fan_in)
-        weight = laws.draw(rng, weight_law, shape, weight_vars[layer], np.float64)
-        bias = laws.draw(rng, laws.bias_law(weight_law), fan_out, bias_vars[layer], np.float64)
+        weight = laws.draw(rng, weight_law, (fan_out, fan_in), weight_vars[layer])
+        bias = laws.draw(rng, laws.bias_law(weight_law), (fan_out,), bias_vars[layer])
         with torch.no_grad():
-            linear.weight.copy_(torch.from_numpy(weight))
-            linear.bias.copy_(torch.from_numpy(bias))
+            linear.weight.copy_(weight)
+            linear.bias.copy_(bias)
         modules.append(linear)
         if layer < len(widths) - 2 or output == "relu":
             modules.append(nn.LeakyReLU(slope) if slope else nn.ReLU())

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 
 import numpy as np
+import torch
 
 from paperlib.choices import check_choice
 
@@ -100,48 +101,34 @@ def bias_law(law: str) -> str:
     return "uniform" if check_choice("weight law", law, LAWS) == "torch-default" else "gaussian"
 
 
-def draw(
-    rng: np.random.Generator,
-    law: str,
-    shape: int | tuple[int, ...],
-    variance: float,
-    dtype: type[np.floating] = np.float32,
-) -> np.ndarray:
-    """Independent symmetric entries with mean 0 and the given variance, of `shape` and `dtype`.
+def generator(seed: int, *key: int, device: torch.device | str = "cpu") -> torch.Generator:
+    """A generator of its own for (seed, key…), e.g. one a batch of networks; on `device`.
+
+    Neighbouring seeds or keys give unrelated streams. Raises ValueError for a negative seed.
+    """
+    sequence = np.random.SeedSequence(check_int("seed", seed, 0), spawn_key=key)
+    state = sequence.generate_state(1, np.uint64)
+    return torch.Generator(device).manual_seed(int(state[0] >> 1))
+
+
+def draw(rng: torch.Generator, law: str, shape: Sequence[int], variance: float) -> torch.Tensor:
+    """Independent symmetric float32 entries, mean 0 and the given variance, on `rng`'s device.
 
     "sparse" is a Gaussian kept with probability 1/10, at ten times the variance;
     "torch-default" is uniform (its U(±1/√fan-in) has variance 1/(3 fan-in)).
     """
     check_choice("weight law", law, LAWS)
     sd = math.sqrt(check_real("variance", variance, 0.0))
+    values = torch.empty(tuple(shape), dtype=torch.float32, device=rng.device)
     if law == "gaussian":
-        values = rng.standard_normal(shape, dtype=dtype)
-    elif law in ("uniform", "torch-default"):
-        values = rng.random(shape, dtype=dtype)
-        values -= 0.5
-        sd *= math.sqrt(12)
-    elif law == "rademacher":
-        values = _signs(rng, shape, dtype)
-    elif law == "laplace":
-        values = rng.standard_exponential(shape, dtype=dtype)
-        values *= _signs(rng, shape, dtype)
-        sd /= math.sqrt(2)
-    else:
-        values = np.zeros(shape, dtype=dtype)
-        kept = rng.random(shape, dtype=np.float32) < SPARSE_DENSITY
-        values[kept] = rng.standard_normal(int(kept.sum()), dtype=dtype)
-        sd /= math.sqrt(SPARSE_DENSITY)
-    values *= dtype(sd)
-    return values
-
-
-def _signs(
-    rng: np.random.Generator, shape: int | tuple[int, ...], dtype: type[np.floating]
-) -> np.ndarray:
-    """Fair ±1, one random bit an entry."""
-    size = math.prod(np.atleast_1d(shape).tolist())
-    packed = np.frombuffer(rng.bytes(-(-size // 8)), dtype=np.uint8)
-    signs = np.unpackbits(packed, count=size).astype(dtype).reshape(shape)
-    signs *= dtype(2)
-    signs -= dtype(1)
-    return signs
+        return values.normal_(0.0, sd, generator=rng)
+    if law in ("uniform", "torch-default"):
+        return values.uniform_(-math.sqrt(3) * sd, math.sqrt(3) * sd, generator=rng)
+    signs = values.bernoulli_(0.5, generator=rng).mul_(2.0).sub_(1.0)
+    if law == "rademacher":
+        return signs.mul_(sd)
+    if law == "laplace":
+        exponential = torch.empty_like(values).exponential_(generator=rng)
+        return signs.mul_(exponential).mul_(sd / math.sqrt(2))
+    kept = torch.empty_like(values).bernoulli_(SPARSE_DENSITY, generator=rng)
+    return kept.mul_(values.normal_(0.0, sd / math.sqrt(SPARSE_DENSITY), generator=rng))

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 
 from paperlib.networks import laws
 
@@ -14,11 +15,10 @@ KURTOSIS = {
 
 
 @pytest.mark.parametrize("law", laws.LAWS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_every_law_has_its_variance_and_shape(law, dtype):
-    x = laws.draw(np.random.default_rng(3), law, (1000, 400), 0.7, dtype)
-    assert x.shape == (1000, 400) and x.dtype == dtype
-    x = x.astype(np.float64)
+def test_every_law_has_its_variance_and_shape(law):
+    drawn = laws.draw(laws.generator(3), law, (1000, 400), 0.7)
+    assert drawn.shape == (1000, 400) and drawn.dtype == torch.float32
+    x = drawn.double().numpy()
     assert abs(x.mean()) < 5 * np.sqrt(0.7 / x.size)
     assert np.mean(x**2) == pytest.approx(0.7, rel=0.03)
     assert np.mean(x**4) / np.mean(x**2) ** 2 == pytest.approx(KURTOSIS[law], rel=0.03)
@@ -28,20 +28,26 @@ def test_every_law_has_its_variance_and_shape(law, dtype):
 @pytest.mark.parametrize("law", laws.LAWS)
 def test_a_seed_fixes_the_draw_and_another_changes_it(law):
     first, again, other = (
-        laws.draw(np.random.default_rng(seed), law, 100, 1.0) for seed in (1, 1, 2)
+        laws.draw(laws.generator(seed), law, (100,), 1.0) for seed in (1, 1, 2)
     )
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first, other)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_generators_are_keyed_by_all_of_their_numbers():
+    keys = [(1,), (2,), (1, 0), (1, 1), (0, 1), (1, 0, 0)]
+    firsts = {torch.rand(1, generator=laws.generator(*key)).item() for key in keys}
+    assert len(firsts) == len(keys)
 
 
 def test_sparse_keeps_a_tenth_of_the_entries():
-    x = laws.draw(np.random.default_rng(0), "sparse", 100_000, 1.0)
-    assert np.mean(x != 0) == pytest.approx(0.1, abs=0.005)
+    x = laws.draw(laws.generator(0), "sparse", (100_000,), 1.0)
+    assert x.ne(0).float().mean().item() == pytest.approx(0.1, abs=0.005)
 
 
 def test_uniform_stays_within_the_range_of_pytorch():
-    x = laws.draw(np.random.default_rng(0), "torch-default", 100_000, 1 / (3 * 25), np.float64)
-    assert 0.1999 < np.abs(x).max() <= 0.2
+    x = laws.draw(laws.generator(0), "torch-default", (100_000,), 1 / (3 * 25))
+    assert 0.1999 < x.abs().max().item() <= 0.2000001
 
 
 @pytest.mark.parametrize(
@@ -68,7 +74,7 @@ def test_bias_variances_by_layer():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: laws.draw(np.random.default_rng(0), "gausian", 3, 1.0), "did you mean 'gaussian'"),
+        (lambda: laws.draw(laws.generator(0), "gausian", (3,), 1.0), "did you mean 'gaussian'"),
         (lambda: laws.layer_variances([5, 5], output="linear_he"), "did you mean 'linear-he'"),
         (lambda: laws.layer_variances([5, 5], law=None), "unknown weight law None"),
         (lambda: laws.layer_variances([5]), "at least two"),
@@ -78,6 +84,7 @@ def test_bias_variances_by_layer():
         (lambda: laws.layer_variances([5, True]), "integer"),
         (lambda: laws.layer_variances([5, 5], scale=-1.0), "at least 0"),
         (lambda: laws.layer_variances([5, 5], slope=float("nan")), "finite"),
+        (lambda: laws.generator(-1), "seed must be an integer of at least 0"),
         (lambda: laws.bias_variances([5, 5], bias_var=-0.1), "at least 0"),
     ],
 )
