@@ -1,0 +1,1 @@
+"""What notebooks show and leave behind: figure style, figure files, verdicts on claims."""
