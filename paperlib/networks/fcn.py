@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from paperlib.networks import laws
 
@@ -33,16 +33,30 @@ def fcn(
     )
     bias_vars = laws.bias_variances(widths, bias_var=bias_var, scale=scale, law=weight_law)
     rng = laws.generator(seed)
-
-    modules: list[nn.Module] = []
+    weights, biases = [], []
     for layer, (fan_in, fan_out) in enumerate(pairwise(widths)):
+        weights.append(laws.draw(rng, weight_law, (fan_out, fan_in), weight_vars[layer]))
+        biases.append(laws.draw(rng, laws.bias_law(weight_law), (fan_out,), bias_vars[layer]))
+    return assemble(weights, biases, rectify_output=output == "relu", slope=slope, dtype=dtype)
+
+
+def assemble(
+    weights: Sequence[Tensor],
+    biases: Sequence[Tensor],
+    *,
+    rectify_output: bool = False,
+    slope: float = 0.0,
+    dtype: torch.dtype = torch.float32,
+) -> nn.Sequential:
+    """The network with the given weights `(n_ℓ, n_{ℓ-1})` and biases `(n_ℓ,)`, which are copied."""
+    modules: list[nn.Module] = []
+    for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True), start=1):
+        fan_out, fan_in = weight.shape
         linear = nn.utils.skip_init(nn.Linear, fan_in, fan_out, dtype=dtype)
-        weight = laws.draw(rng, weight_law, (fan_out, fan_in), weight_vars[layer])
-        bias = laws.draw(rng, laws.bias_law(weight_law), (fan_out,), bias_vars[layer])
         with torch.no_grad():
             linear.weight.copy_(weight)
             linear.bias.copy_(bias)
         modules.append(linear)
-        if layer < len(widths) - 2 or output == "relu":
+        if layer < len(weights) or rectify_output:
             modules.append(nn.LeakyReLU(slope) if slope else nn.ReLU())
     return nn.Sequential(*modules)

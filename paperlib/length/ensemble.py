@@ -1,0 +1,316 @@
+"""Exact length distortions of many random networks at once (§3.2; Figs 1-3).
+
+Networks are drawn in blocks. A block has its own random numbers, keyed by (seed, block), so that
+the result depends neither on the number of threads nor on the memory cap, and any single network
+of a sample can be had again with `member`.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import TypedDict, Unpack
+
+import numpy as np
+import torch
+from threadpoolctl import ThreadpoolController
+from torch import Tensor, nn
+
+from paperlib import devices
+from paperlib.choices import check_choice
+from paperlib.length import batched, exact, kernel
+from paperlib.networks import laws
+from paperlib.networks.fcn import assemble
+from paperlib.progress import track
+
+DTYPES = {"double": torch.float64, "single": torch.float32}
+WEIGHTS_PER_BLOCK = {"cpu": 2**19, "cuda": 2**26}
+NETS_PER_BLOCK = {"cpu": 256, "cuda": 4096}  # at most
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One curve's image under many networks: float64 tensors `(nets,)` on the CPU."""
+
+    lengths: Tensor
+    """Length distortion: length of the image, with multiplicity, over that of the curve."""
+    energies: Tensor
+    """Mean of ‖J_x u‖² along the curve. Its expectation is exactly n_L/n_0 (§5, by the paper's
+    initialisation), and lengths² ≤ energies."""
+    pieces: Tensor
+    """Number of linear pieces of the image."""
+    spans: Tensor
+    """Max - min of the first output coordinate, over the length of the curve. For n_L = 1 it is
+    the length of the image as a set, without multiplicity."""
+
+
+class Options(TypedDict, total=False):
+    """What `sample_images` takes by name; its docstring says what each means."""
+
+    curve: str | Tensor | np.ndarray
+    bias_var: float
+    weight_law: str
+    output: str
+    slope: float
+    scale: float
+    precision: str
+    device: str
+    max_bytes: int
+    threads: int | None
+
+
+def sample_lengths(
+    widths: Sequence[int], nets: int, seed: int, **options: Unpack[Options]
+) -> Tensor:
+    """Exact length distortions of `nets` fresh random networks: float64 `(nets,)`, on the CPU.
+
+    Options and errors are those of `sample_images`. The mean is `theory.mean_length(widths)`.
+    """
+    return sample_images(widths, nets, seed, **options).lengths
+
+
+def sample_images(
+    widths: Sequence[int],
+    nets: int,
+    seed: int,
+    *,
+    curve: str | Tensor | np.ndarray = "gaussian",
+    bias_var: float = 0.01,
+    weight_law: str = "gaussian",
+    output: str = "linear",
+    slope: float = 0.0,
+    scale: float = 1.0,
+    precision: str = "double",
+    device: str = "cpu",
+    max_bytes: int = 2**30,
+    threads: int | None = None,
+) -> Sample:
+    """Measure the image of a curve under each of `nets` fresh random networks, exactly.
+
+    Args:
+        widths: [n_0, …, n_L].
+        nets: number of networks, at least 1.
+        seed: same seed, same networks, whatever the number of threads, the memory cap and the
+            precision. A GPU draws other networks than a CPU.
+        curve: "gaussian" (a fresh segment a network, both ends from N(0, I)), or the points
+            `(K, n_0)` of a polygon, the same for all networks.
+        bias_var, weight_law, output, slope, scale: the initialisation, see `networks.laws`.
+        precision: "double", or "single" for products in float32: faster, relative error of a
+            length about 1e-6 (more for curves much shorter than their distance from the origin).
+            Weights are drawn in float32 and lengths are summed in float64 in both.
+        device: "cpu" (compiled kernel) or "cuda", "cuda:N" (batched tensor operations).
+        max_bytes: cap on the memory that the computation takes at a time, beside the result;
+            on a CPU fewer threads are used where it is tight.
+        threads: threads on the CPU; by default the cores that this process may use.
+
+    Raises:
+        ValueError: a value outside its range, an unknown name, a device that is not there,
+            or a memory cap below what one block of networks needs.
+    """
+    where = devices.resolve(device)
+    if where.type not in NETS_PER_BLOCK:
+        raise ValueError(f"lengths are summed in float64, which {device!r} lacks: use 'cpu'.")
+    plan = _Plan.make(widths, seed, where, curve, bias_var, weight_law, output, slope, scale)
+    nets = laws.check_int("nets", nets, 1)
+    dtype = DTYPES[check_choice("precision", precision, DTYPES)]
+    threads = laws.check_int("threads", _cores() if threads is None else threads, 1)
+    if max_bytes < plan.block_bytes:
+        raise ValueError(
+            f"max_bytes = {max_bytes} is below the {plan.block_bytes} bytes that "
+            f"{plan.nets} networks of these widths need at a time."
+        )
+
+    blocks = -(-nets // plan.nets)
+    what = f"{nets} networks of {plan.layers} layers"
+    if where.type == "cpu":
+        threads = min(threads, blocks, max_bytes // plan.block_bytes)
+        with _workers(threads) as pool:
+            results = pool.map(lambda block: _on_cpu(plan, block, dtype), range(blocks))
+            done = [result for result, _ in zip(results, track(blocks, what), strict=True)]
+    else:
+        done = [_on_device(plan, block, dtype, max_bytes) for block in track(blocks, what)]
+    return Sample(*torch.cat(done)[:nets].T.contiguous())
+
+
+def member(
+    widths: Sequence[int],
+    seed: int,
+    index: int,
+    *,
+    dtype: torch.dtype = torch.float64,
+    **options: Unpack[Options],
+) -> tuple[nn.Sequential, Tensor]:
+    """Network `index` of the sample that `sample_images` draws, and its curve `(K, n_0)`.
+
+    Give the options of the sample; those that do not change the draw are ignored.
+    """
+    drawing = {"curve": "gaussian", "bias_var": 0.01, "weight_law": "gaussian"}
+    drawing |= {"output": "linear", "slope": 0.0, "scale": 1.0}
+    drawing |= {name: value for name, value in options.items() if name in drawing}
+    where = devices.resolve(options.get("device", "cpu"))
+    plan = _Plan.make(widths, seed, where, **drawing)
+    block, row = divmod(laws.check_int("index", index, 0), plan.nets)
+    weights, biases = plan.draw(block)
+    net = assemble(
+        [weight[row].T for weight in weights],
+        [bias[row] for bias in biases],
+        rectify_output=plan.rectify_output,
+        slope=plan.slope,
+        dtype=dtype,
+    )
+    return net, plan.curves(block)[row].cpu()
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How the blocks of a sample are drawn: architecture, initialisation and curve."""
+
+    widths: tuple[int, ...]
+    seed: int
+    device: torch.device
+    curve: Tensor | None  # (K, n_0) float64, or None for a fresh Gaussian segment a network
+    law: str
+    weight_vars: list[float]
+    bias_vars: list[float]
+    slope: float
+    rectify_output: bool
+
+    @classmethod
+    def make(
+        cls,
+        widths: Sequence[int],
+        seed: int,
+        device: torch.device,
+        curve: str | Tensor | np.ndarray,
+        bias_var: float,
+        weight_law: str,
+        output: str,
+        slope: float,
+        scale: float,
+    ) -> "_Plan":
+        widths = laws.check_widths(widths)
+        return cls(
+            widths,
+            laws.check_int("seed", seed, 0),
+            device,
+            _points(curve, widths[0]),
+            weight_law,
+            laws.layer_variances(widths, output=output, slope=slope, scale=scale, law=weight_law),
+            laws.bias_variances(widths, bias_var=bias_var, scale=scale, law=weight_law),
+            slope,
+            output == "relu",
+        )
+
+    @property
+    def layers(self) -> int:
+        return len(self.widths) - 1
+
+    @property
+    def weights_per_net(self) -> int:
+        return sum(a * b for a, b in pairwise(self.widths))
+
+    @property
+    def nets(self) -> int:
+        """Networks in a block: by the architecture alone, since it decides what a seed draws."""
+        fitting = WEIGHTS_PER_BLOCK[self.device.type] // self.weights_per_net
+        return max(1, min(NETS_PER_BLOCK[self.device.type], fitting))
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes for a block's weights, in both precisions, and for the points of one network."""
+        points = 64 * max(self.widths) * sum(self.widths)
+        return self.nets * self.weights_per_net * (4 + 8) + points * 8
+
+    def draw(self, block: int) -> tuple[list[Tensor], list[Tensor]]:
+        """Weights `(nets, n_{ℓ-1}, n_ℓ)` and biases `(nets, n_ℓ)` by layer, float32."""
+        rng = laws.generator(self.seed, block, 0, device=self.device)
+        weights, biases = [], []
+        for layer, (fan_in, fan_out) in enumerate(pairwise(self.widths)):
+            shape = (self.nets, fan_in, fan_out)
+            weights.append(laws.draw(rng, self.law, shape, self.weight_vars[layer]))
+            shape = (self.nets, fan_out)
+            biases.append(laws.draw(rng, laws.bias_law(self.law), shape, self.bias_vars[layer]))
+        return weights, biases
+
+    def curves(self, block: int) -> Tensor:
+        """The points of each network's curve, float64 `(nets, K, n_0)`."""
+        if self.curve is not None:
+            return self.curve.to(self.device).expand(self.nets, *self.curve.shape)
+        rng = laws.generator(self.seed, block, 1, device=self.device)
+        return laws.draw(rng, "gaussian", (self.nets, 2, self.widths[0]), 1.0).double()
+
+
+def _on_cpu(plan: _Plan, block: int, dtype: torch.dtype) -> Tensor:
+    """Measurements `(nets, 4)` of a block, by the compiled kernel."""
+    weights, biases = plan.draw(block)
+    points = plan.curves(block)
+    positions = exact.arc_length(points)
+    measured = kernel.trace_block(
+        torch.cat([weight.flatten(1) for weight in weights], dim=1).to(dtype).numpy(),
+        torch.cat(biases, dim=1).to(dtype).numpy(),
+        np.array(plan.widths),
+        points.to(dtype).contiguous().numpy(),
+        positions.numpy(),
+        np.dtype(str(dtype).removeprefix("torch.")).type(plan.slope),
+        plan.rectify_output,
+    )
+    return _per_length(torch.from_numpy(measured), positions[:, -1])
+
+
+def _on_device(plan: _Plan, block: int, dtype: torch.dtype, max_bytes: int) -> Tensor:
+    """Measurements `(nets, 4)` of a block, by batched tensor operations."""
+    weights, biases = plan.draw(block)
+    points = plan.curves(block)
+    positions = exact.arc_length(points)
+    measured = batched.measure(
+        [weight.to(dtype) for weight in weights],
+        [bias.to(dtype) for bias in biases],
+        points.to(dtype),
+        positions,
+        plan.slope,
+        plan.rectify_output,
+        max_bytes,
+    )
+    return _per_length(measured, positions[:, -1]).cpu()
+
+
+def _per_length(measured: Tensor, curve_lengths: Tensor) -> Tensor:
+    """Measurements by `kernel.COLUMNS`, with all but the number of pieces per unit of length."""
+    unit = torch.ones_like(curve_lengths)
+    return measured / torch.stack([curve_lengths, curve_lengths, unit, curve_lengths], dim=1)
+
+
+def _points(curve: str | Tensor | np.ndarray, n_0: int) -> Tensor | None:
+    """The points of a fixed curve, float64 `(K, n_0)`, or None for "gaussian"."""
+    if isinstance(curve, str):
+        check_choice("curve", curve, ("gaussian",))
+        return None
+    points = torch.as_tensor(curve).detach().to("cpu", torch.float64)
+    exact.check_points(points, n_0)
+    return points
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@lru_cache(maxsize=1)
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@contextmanager
+def _workers(threads: int) -> Iterator[ThreadPoolExecutor]:
+    """A pool of that many threads, each with single-threaded products; quick to interrupt."""
+    pool = ThreadPoolExecutor(threads, initializer=lambda: torch.set_num_threads(1))
+    with _libraries().limit(limits=1, user_api="blas"):
+        try:
+            yield pool
+        finally:
+            pool.shutdown(cancel_futures=True)
