@@ -24,7 +24,7 @@ class Project:
 
     @classmethod
     def here(cls) -> "Project":
-        """The checkout that this library was imported from, or `PAPERLIB_ROOT` where that is set."""
+        """The checkout that this library comes from, or `PAPERLIB_ROOT` where that is set."""
         root = os.environ.get("PAPERLIB_ROOT")
         return cls(Path(root).resolve() if root else PACKAGE.parent)
 
@@ -37,6 +37,11 @@ class Project:
     def profiles(self) -> Path:
         """One YAML file a profile: what differs from the notebooks' defaults."""
         return self.notebooks / "profiles"
+
+    @property
+    def sanitiser(self) -> Path:
+        """What nbval replaces in both texts before it compares them."""
+        return self.root / "tests" / "notebooks" / "sanitize.cfg"
 
     def build(self, profile: str) -> Path:
         """Executed copies and the reuse state; ignored by git."""

@@ -1,0 +1,1 @@
+"""How one notebook is run, reused, refused and checked; `paperlib.runner` is the command."""

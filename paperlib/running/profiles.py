@@ -1,0 +1,56 @@
+"""Notebooks by name, and profiles: overrides under a name, `quick` being the defaults."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from paperlib.paths import Project
+from paperlib.running.errors import Refused, choices
+
+QUICK = "quick"
+
+
+def notebook_names(project: Project) -> list[str]:
+    """Names of the notebooks that make figures, those on length first, then by name."""
+    names = (path.stem for path in project.notebooks.glob("*.ipynb"))
+    return sorted(names, key=lambda name: (not name.startswith("length_"), name))
+
+
+def notebook_path(project: Project, name: str) -> Path:
+    """The committed notebook called `name`.
+
+    Raises:
+        Refused: there is none.
+    """
+    known = notebook_names(project)
+    if name not in known:
+        raise Refused(f"unknown notebook {name!r}; {choices(name, known)}")
+    return project.notebooks / f"{name}.ipynb"
+
+
+def profile_overrides(project: Project, profile: str) -> dict[str, dict[str, Any]]:
+    """What `profile` changes: notebook name to parameter values. Nothing for `quick`.
+
+    Raises:
+        Refused: the profile is unknown, or its file is not a mapping of notebook names to mappings.
+    """
+    if profile == QUICK:
+        return {}
+    files = {path.stem: path for path in sorted(project.profiles.glob("*.yaml"))}
+    if profile not in files:
+        raise Refused(f"unknown profile {profile!r}; {choices(profile, [QUICK, *files])}")
+    where = files[profile].relative_to(project.root)
+    try:
+        content = yaml.safe_load(files[profile].read_text(encoding="utf-8")) or {}
+    except yaml.YAMLError as error:
+        raise Refused(f"{where} is no valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise Refused(f"{where} must map notebook names to parameters")
+    known = notebook_names(project)
+    for name, values in content.items():
+        if name not in known:
+            raise Refused(f"{where}: unknown notebook {name!r}; {choices(str(name), known)}")
+        if not isinstance(values, dict | None):
+            raise Refused(f"{where}: {name} must map parameter names to values, not {values!r}")
+    return {name: values or {} for name, values in content.items()}

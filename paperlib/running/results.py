@@ -1,0 +1,130 @@
+"""Finished results: figures that appear whole or not at all, and the record to reuse them by."""
+
+import json
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from paperlib.running.key import checksum, difference
+
+# Fields of a figure's json that tell where it was computed, and by which state of the sources.
+PROVENANCE = ("device", "key", "threads", "versions")
+
+
+@dataclass(frozen=True)
+class Record:
+    """What the last successful run left.
+
+    Attributes:
+        key: the run's key, as JSON.
+        outputs: checksum of each file that it left, by path relative to the project.
+        seconds: how long it took.
+    """
+
+    key: dict[str, Any]
+    outputs: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @classmethod
+    def read(cls, path: Path) -> "Record | None":
+        """The record in `path`; None where there is none or it is damaged."""
+        try:
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def write(self, path: Path) -> None:
+        """Put the record into `path`, whole or not at all."""
+        write_whole(path, json.dumps(vars(self), indent=1, sort_keys=True).encode() + b"\n")
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write `content` beside `path`, then rename: readers see the old file or the new one."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def reason_to_run(record: Record | None, key: dict[str, Any], root: Path) -> str | None:
+    """Why a notebook with this `key` has to run now, in words; None where its results stand."""
+    if record is None:
+        return "first run"
+    try:
+        changed = difference(record.key, key)
+    except (KeyError, TypeError, AttributeError):
+        return "the state of the last run is of another kind"
+    if changed:
+        return changed
+    for name, expected in record.outputs.items():
+        path = root / name
+        if not path.is_file() or checksum(path.read_bytes()) != expected:
+            return f"{name} is missing or was edited"
+    return None
+
+
+def publish(staged: Path, figures: Path, previous: list[Path]) -> list[Path]:
+    """Move the files in `staged` into `figures`; drop `previous` ones that were not made again.
+
+    Files that show the same result stay as they are, so that a rerun elsewhere leaves git quiet.
+
+    Returns:
+        The files in `figures`, sorted.
+    """
+    files = sorted(path for path in staged.iterdir() if path.is_file())
+    figures.mkdir(parents=True, exist_ok=True)
+    targets = [figures / path.name for path in files]
+    if not _same_result(files, figures):
+        for source, target in zip(files, targets, strict=True):
+            write_whole(target, source.read_bytes())
+    for old in previous:
+        if old.parent == figures and old not in targets:
+            old.unlink(missing_ok=True)
+    shutil.rmtree(staged)
+    return targets
+
+
+def _same_result(files: list[Path], figures: Path) -> bool:
+    """Whether `figures` holds these results already, computed here or on another machine.
+
+    Data and parameters must agree. A picture may differ only where the same sources met other
+    versions of the libraries that draw it.
+    """
+    elsewhere = True
+    for file in files:
+        present = figures / file.name
+        if not present.is_file():
+            return False
+        if file.suffix == ".json":
+            ours, theirs = _contents(file), _contents(present)
+            if _without_provenance(ours) != _without_provenance(theirs):
+                return False
+            same_sources = ours.get("key") == theirs.get("key")
+            elsewhere &= same_sources and ours.get("versions") != theirs.get("versions")
+    different = [f for f in files if f.suffix != ".json" and not _equal(f, figures / f.name)]
+    pictures = all(file.suffix in (".png", ".svg") for file in different)
+    has_json = any(file.suffix == ".json" for file in files)
+    return not different or (pictures and elsewhere and has_json)
+
+
+def _equal(a: Path, b: Path) -> bool:
+    return a.read_bytes() == b.read_bytes()
+
+
+def _contents(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _without_provenance(content: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in content.items() if name not in PROVENANCE}
