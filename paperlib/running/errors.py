@@ -1,7 +1,8 @@
 """What the runner says when it cannot go on."""
 
-import difflib
 from collections.abc import Iterable
+
+from paperlib.choices import check_choice
 
 
 class Refused(Exception):
@@ -12,9 +13,17 @@ class NotebookFailed(Exception):
     """A notebook that started and did not finish; the message says where and why."""
 
 
-def choices(word: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown `word`: the nearest known name, and all of them."""
-    names = list(known)
-    near = difflib.get_close_matches(word, names, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return f"{hint}known: {', '.join(names) or 'none'}"
+def require_known(where: str, what: str, name: object, known: Iterable[str]) -> None:
+    """Refuse `name` unless it is one of the `known`, with the nearest of them in the message.
+
+    Args:
+        where: what the message starts with, "" or e.g. a file's name.
+        what: the kind of name, e.g. "parameter".
+
+    Raises:
+        Refused: the name is unknown.
+    """
+    try:
+        check_choice(what, name, known)
+    except ValueError as error:
+        raise Refused(f"{where}: {error}" if where else str(error)) from None

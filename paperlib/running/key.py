@@ -7,18 +7,16 @@ statements of its code cells are followed through the package.
 import ast
 import hashlib
 import json
-import platform
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from paperlib.report.provenance import versions
 from paperlib.running.notebooks import CodeCell
 from paperlib.running.parameters import TAG
 
-PACKAGES = ("torch", "numpy", "scipy", "numba", "pandas", "matplotlib", "seaborn")
 DATA_SUFFIXES = (".toml", ".json", ".csv", ".yaml")
 
 
@@ -64,10 +62,7 @@ def key_of(
             file.relative_to(package.parent).as_posix(): checksum(file.read_bytes())
             for file in files
         },
-        versions={
-            "python": platform.python_version(),
-            **{name: _version(name) for name in PACKAGES},
-        },
+        versions=versions(),
         device=device,
     )
 
@@ -75,13 +70,6 @@ def key_of(
 def checksum(content: bytes) -> str:
     """Short SHA-256 of `content`."""
     return hashlib.sha256(content).hexdigest()[:32]
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "absent"
 
 
 def used_files(code: str, package: Path) -> list[Path]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from paperlib.running.errors import Refused, choices
+from paperlib.running.errors import Refused, require_known
 from paperlib.running.notebooks import CodeCell
 
 TAG = "parameters"
@@ -75,8 +75,7 @@ def override(known: Mapping[str, Any], overrides: Mapping[str, Any], name: str) 
     """
     values = dict(known)
     for key, value in overrides.items():
-        if key not in known:
-            raise Refused(f"{name}: unknown parameter {key!r}; {choices(str(key), known)}")
+        require_known(name, "parameter", key, known)
         try:
             values[key] = _like(value, known[key])
         except TypeError as error:

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from paperlib.paths import Project
-from paperlib.running.errors import Refused, choices
+from paperlib.running.errors import Refused, require_known
 
 QUICK = "quick"
 
@@ -23,9 +23,7 @@ def notebook_path(project: Project, name: str) -> Path:
     Raises:
         Refused: there is none.
     """
-    known = notebook_names(project)
-    if name not in known:
-        raise Refused(f"unknown notebook {name!r}; {choices(name, known)}")
+    require_known("", "notebook", name, notebook_names(project))
     return project.notebooks / f"{name}.ipynb"
 
 
@@ -38,8 +36,7 @@ def profile_overrides(project: Project, profile: str) -> dict[str, dict[str, Any
     if profile == QUICK:
         return {}
     files = {path.stem: path for path in sorted(project.profiles.glob("*.yaml"))}
-    if profile not in files:
-        raise Refused(f"unknown profile {profile!r}; {choices(profile, [QUICK, *files])}")
+    require_known("", "profile", profile, [QUICK, *files])
     where = files[profile].relative_to(project.root)
     try:
         content = yaml.safe_load(files[profile].read_text(encoding="utf-8")) or {}
@@ -49,8 +46,7 @@ def profile_overrides(project: Project, profile: str) -> dict[str, dict[str, Any
         raise Refused(f"{where} must map notebook names to parameters")
     known = notebook_names(project)
     for name, values in content.items():
-        if name not in known:
-            raise Refused(f"{where}: unknown notebook {name!r}; {choices(str(name), known)}")
+        require_known(str(where), "notebook", name, known)
         if not isinstance(values, dict | None):
             raise Refused(f"{where}: {name} must map parameter names to values, not {values!r}")
     return {name: values or {} for name, values in content.items()}
