@@ -25,6 +25,7 @@ def measure(
     would take more than `max_bytes`, the batch goes on in halves.
     """
     t, z = positions, points
+    dead = torch.zeros(len(points), dtype=torch.bool, device=points.device)
     for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         z = torch.baddbmm(bias[:, None], z, weight)  # (nets, points, n_ℓ)
         if layer == len(weights) - 1 and not rectify_output:
@@ -49,8 +50,10 @@ def measure(
                 ]
             )
         t, z = exact.rectify(t, z, slope)
+        dead |= ~z.any(dim=(1, 2))
 
-    z = z.double()
+    # after a layer that is off all along only rounding tells one output from another
+    z = torch.where(dead[:, None, None], 0.0, z.double())
     squares = z.diff(dim=1).square().sum(dim=2)  # (nets, points - 1)
     gaps = t.diff(dim=1)
     apart = gaps > 0

@@ -70,6 +70,7 @@ def trace(net: nn.Module, points: Tensor | np.ndarray | Sequence[Sequence[float]
     with torch.no_grad():
         t = arc_length(z)[None]  # (1, vertices)
         z = z[None]  # (1, vertices, width)
+        dead = False
         for module in modules:
             if isinstance(module, nn.Linear):
                 z = z @ module.weight.double().T
@@ -78,7 +79,9 @@ def trace(net: nn.Module, points: Tensor | np.ndarray | Sequence[Sequence[float]
             else:
                 slope = module.negative_slope if isinstance(module, nn.LeakyReLU) else 0.0
                 t, z = rectify(t, z, slope)
-    return Image(t[0], z[0])
+                dead = dead or not z.any()
+    # after a layer that is off all along only rounding tells one output from another
+    return Image(t[0], z[0, :1].expand_as(z[0]) if dead else z[0])
 
 
 def curve_length(net: nn.Module, points: Tensor | np.ndarray | Sequence[Sequence[float]]) -> Tensor:

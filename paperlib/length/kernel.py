@@ -89,6 +89,10 @@ def trace_block(weights, biases, widths, points, positions, slope, rectify_outpu
                     row += 1
             count = total
             t, t_next = t_next, t
+            if not h.any():
+                # from here on only rounding would tell one output from another
+                pres[: count * widths[layers]] = 0
+                break
             if layer == layers - 1:
                 pres[: count * fan_out] = acts[: count * fan_out]
         _measure(pres, t, count, widths[layers], out[k])
