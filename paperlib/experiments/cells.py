@@ -1,0 +1,80 @@
+"""Many architectures at once: sampled length distortion beside the closed forms, a row each."""
+
+from collections.abc import Iterable, Sequence
+from typing import Unpack
+
+import pandas as pd
+
+from paperlib.length import ensemble, statistics, theory
+from paperlib.networks.laws import check_widths
+
+
+def label(widths: Sequence[int]) -> str:
+    """Short name of an architecture, `5-[20]×10-5` where the hidden widths are all equal."""
+    n_0, *hidden, n_last = check_widths(widths)
+    if len(set(hidden)) == 1:
+        return f"{n_0}-[{hidden[0]}]×{len(hidden)}-{n_last}"
+    return "-".join(map(str, widths))
+
+
+def sample_cells(
+    architectures: Iterable[Sequence[int]],
+    *,
+    seed: int,
+    precision: float,
+    max_nets: int,
+    **options: Unpack[ensemble.Options],
+) -> pd.DataFrame:
+    """Sample every architecture, with as many networks as its interval needs; one row each.
+
+    Args:
+        architectures: widths [n_0, …, n_L] of each.
+        seed: cell i draws from 1000 seed + i, so that cells are independent.
+        precision: wanted half-width of the 95 % interval, relative to the mean; smaller where
+            the mean is so near to its upper bound that only a third of the gap tells them apart.
+        max_nets: networks a cell at most; where it binds, the interval is wider.
+        options: as in `ensemble.sample_images`; output layer, slope and scale must be the default,
+            which the closed forms beside the sample assume.
+
+    Columns: `architecture`, `widths`, `n_0`, `n_L`, `hidden` (number of hidden layers),
+    `reciprocal_sum` (Σ1/n_ℓ over hidden layers), `nets`, `mean`, `low`, `high` (95 %), `exact`,
+    `truncated` (5.1 without its O-term), `bound` (C √(n_L/n_0)), `z` (by the exact ceiling of the
+    standard deviation), `variance`, `variance_low`, `variance_high`, `variance_bound`, `ceiling`
+    (both upper bounds of the variance), `pieces` (mean number of linear pieces).
+    """
+    rows = []
+    for index, widths in enumerate(architectures):
+        exact = theory.mean_length(widths)
+        bounds = theory.variance_bound(widths)
+        gap = theory.mean_length_bound(widths) / exact - 1
+        wanted = min(precision, gap / 3) if gap > 0 else precision
+        nets = statistics.nets_needed(exact, bounds.sharp**0.5, wanted, max_nets)
+        sample = ensemble.sample_images(widths, nets, 1000 * seed + index, **options)
+        energy = statistics.mean_energy(widths)
+        mean = statistics.mean_interval(sample, energy)
+        variance = statistics.variance_interval(sample, energy)
+        rows.append(
+            {
+                "architecture": label(widths),
+                "widths": tuple(widths),
+                "n_0": widths[0],
+                "n_L": widths[-1],
+                "hidden": len(widths) - 2,
+                "reciprocal_sum": theory.reciprocal_width_sum(widths),
+                "nets": nets,
+                "mean": mean.value,
+                "low": mean.low,
+                "high": mean.high,
+                "exact": exact,
+                "truncated": theory.truncated_mean_length(widths),
+                "bound": theory.mean_length_bound(widths),
+                "z": statistics.z_score(sample.lengths, exact, bounds.sharp**0.5),
+                "variance": variance.value,
+                "variance_low": variance.low,
+                "variance_high": variance.high,
+                "variance_bound": bounds.paper,
+                "ceiling": bounds.sharp,
+                "pieces": float(sample.pieces.mean()),
+            }
+        )
+    return pd.DataFrame(rows)

@@ -1,0 +1,113 @@
+"""Honest statistics of sampled distortions, whose tails are heavy for deep, narrow networks.
+
+The sample variance of a heavy-tailed variable is mostly too small, since the networks that make
+up the variance are rare: a normal interval over 200 networks 5-[20]×50-5 covers the true mean 83
+times in 100. But the mean of ‖J_x u‖² along the curve (`Sample.energies`) has a known
+expectation, and the same rare networks dominate it. So the second moment of the length is
+estimated by a ratio: the known expectation × Σ lengths² / Σ energies. The mean itself stays the
+plain average, so that the interval can show a wrong sampler or a wrong formula.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from paperlib.length.ensemble import Sample
+from paperlib.networks import laws
+
+LEVEL = 0.95
+
+
+class Interval(NamedTuple):
+    """An estimate and its 95 % confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def mean_energy(
+    widths: Sequence[int],
+    *,
+    output: str = "linear",
+    slope: float = 0.0,
+    scale: float = 1.0,
+    weight_law: str = "gaussian",
+) -> float:
+    """Exact E‖J_x u‖²: n_L/n_0 by the paper's initialisation (§5), for every symmetric law.
+
+    Each layer multiplies it by n_ℓ × the variance of a weight, and by (1+a²)/2 where a leaky ReLU
+    of slope a follows. Options and errors as in `laws.layer_variances`.
+    """
+    widths = laws.check_widths(widths)
+    variances = laws.layer_variances(
+        widths, output=output, slope=slope, scale=scale, law=weight_law
+    )
+    gates = [(1 + slope**2) / 2] * (len(variances) - 1) + [1.0]
+    if output == "relu":
+        gates[-1] = gates[0] if len(gates) > 1 else (1 + slope**2) / 2
+    return math.prod(
+        n * variance * gate for n, variance, gate in zip(widths[1:], variances, gates, strict=True)
+    )
+
+
+def mean_interval(sample: Sample, energy: float) -> Interval:
+    """Mean length distortion with a 95 % interval; `energy` is `mean_energy` of the networks.
+
+    Derived here. Covers the truth in 95-96 % of samples of 200-1,000 networks 5-[20]×50-5.
+    """
+    lengths = sample.lengths.numpy()
+    mean = float(lengths.mean())
+    sd = math.sqrt(_variance(sample, energy))
+    half = stats.norm.ppf((1 + LEVEL) / 2) * sd / math.sqrt(lengths.size)
+    return Interval(mean, mean - half, mean + half)
+
+
+def variance_interval(sample: Sample, energy: float, *, seed: int = 0) -> Interval:
+    """Variance of the length distortion, by the ratio above, with a 95 % bootstrap interval.
+
+    Percentiles over 500 Bayesian resamples (exponential weights) of the networks, from `seed`.
+    """
+    lengths, energies = sample.lengths.numpy(), sample.energies.numpy()
+    rng = np.random.default_rng(laws.check_int("seed", seed, 0))
+    terms = np.stack([np.ones_like(lengths), lengths, lengths**2, energies], axis=1)  # (nets, 4)
+    draws = [rng.standard_exponential(lengths.size) @ terms for _ in range(500)]
+    weight, first, second, control = np.stack(draws).T  # (500,) each
+    resampled = np.maximum(energy * second / control - (first / weight) ** 2, 0.0)
+    low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    value = _variance(sample, energy)
+    return Interval(value, min(float(low), value), max(float(high), value))
+
+
+def nets_needed(mean: float, sd: float, precision: float, most: int) -> int:
+    """Networks for a 95 % interval of half-width `precision` × `mean`, but at most `most`.
+
+    With `theory.variance_bound`'s ceiling as `sd` it is known before anything is drawn, so that
+    the sample's size does not depend on the sample.
+    """
+    z = stats.norm.ppf((1 + LEVEL) / 2)
+    wanted = (z * sd / (precision * mean)) ** 2 if mean > 0 else math.inf
+    return int(min(max(wanted, 100), most))
+
+
+def z_score(values: ArrayLike, expected: float, sd: float) -> float:
+    """Distance of the average of `values` from `expected`, in standard errors sd/√N."""
+    values = np.asarray(values, dtype=np.float64)
+    return float((values.mean() - expected) / (sd / math.sqrt(values.size)))
+
+
+def z_tail(z: ArrayLike) -> float:
+    """p-value of Σz² over independent cells: small if some cell is off."""
+    z = np.asarray(z, dtype=np.float64)
+    return float(stats.chi2.sf(np.sum(z**2), z.size))
+
+
+def _variance(sample: Sample, energy: float) -> float:
+    lengths, energies = sample.lengths.numpy(), sample.energies.numpy()
+    if not energies.any():
+        return 0.0
+    return max(energy * float((lengths**2).sum() / energies.sum()) - float(lengths.mean()) ** 2, 0)
