@@ -45,6 +45,7 @@ def check(project: Project, names: Sequence[str] = (), cell_timeout: int = CELL_
     shutil.rmtree(build, ignore_errors=True)
     (build / "figures").mkdir(parents=True)
     environment = kernel_environment(project, build / "figures", "nbval", "nbval")
+    workers = 0 if len(paths) == 1 else min(WORKERS, len(paths))
     with private_kernel(environment):
         return subprocess.run(
             [
@@ -54,7 +55,7 @@ def check(project: Project, names: Sequence[str] = (), cell_timeout: int = CELL_
                 *("--nbval-cell-timeout", str(cell_timeout)),
                 *("--nbval-kernel-startup-timeout", str(START_TIMEOUT)),
                 # One kernel for each notebook, and nbval's own time limit rather than a test's.
-                *("--numprocesses", str(min(WORKERS, len(paths))), "--dist", "loadscope"),
+                *("--numprocesses", str(workers), "--dist", "loadscope"),
                 *("--override-ini", "timeout=0"),
             ],
             cwd=project.root,

@@ -8,7 +8,7 @@ import ast
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -123,25 +123,29 @@ def _files(dotted: list[str], package: Path) -> Iterator[Path]:
 def difference(old: dict[str, Any], new: dict[str, Any]) -> str | None:
     """How the key `new` differs from `old` (both `Key.as_json`), or None where it does not."""
     reasons = [
-        *_changes("parameter ", old["parameters"], new["parameters"], show=True),
+        *_changes("parameter ", old["parameters"], new["parameters"], repr),
         *_code_changes(old["code"], new["code"]),
-        *_changes("", old["sources"], new["sources"], show=False),
-        *_changes("", old["versions"], new["versions"], show=True),
+        *_changes("", old["sources"], new["sources"]),
+        *_changes("", old["versions"], new["versions"], str),
     ]
     if old["device"] != new["device"]:
         reasons.append(f"the device changed from {old['device']} to {new['device']}")
     return "; ".join(reasons) or None
 
 
-def _changes(what: str, old: dict[str, Any], new: dict[str, Any], show: bool) -> Iterator[str]:
+def _changes(
+    what: str,
+    old: dict[str, Any],
+    new: dict[str, Any],
+    show: Callable[[Any], str] | None = None,
+) -> Iterator[str]:
     for name in dict.fromkeys([*new, *old]):
         if name not in old:
             yield f"{what}{name} is new"
         elif name not in new:
             yield f"{what}{name} is no longer used"
         elif old[name] != new[name]:
-            values = f" from {old[name]!r} to {new[name]!r}" if show and what else ""
-            values = f" from {old[name]} to {new[name]}" if show and not what else values
+            values = f" from {show(old[name])} to {show(new[name])}" if show else ""
             yield f"{what}{name} changed{values}"
 
 

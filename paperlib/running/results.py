@@ -11,6 +11,7 @@ from paperlib.running.key import checksum, difference
 
 # Fields of a figure's json that tell where it was computed, and by which state of the sources.
 PROVENANCE = ("device", "key", "threads", "versions")
+PICTURES = (".png", ".svg")
 
 
 @dataclass(frozen=True)
@@ -97,25 +98,21 @@ def _same_result(files: list[Path], figures: Path) -> bool:
     Data and parameters must agree. A picture may differ only where the same sources met other
     versions of the libraries that draw it.
     """
-    elsewhere = True
-    for file in files:
-        present = figures / file.name
-        if not present.is_file():
-            return False
-        if file.suffix == ".json":
-            ours, theirs = _contents(file), _contents(present)
-            if _without_provenance(ours) != _without_provenance(theirs):
-                return False
-            same_sources = ours.get("key") == theirs.get("key")
-            elsewhere &= same_sources and ours.get("versions") != theirs.get("versions")
-    different = [f for f in files if f.suffix != ".json" and not _equal(f, figures / f.name)]
-    pictures = all(file.suffix in (".png", ".svg") for file in different)
-    has_json = any(file.suffix == ".json" for file in files)
-    return not different or (pictures and elsewhere and has_json)
-
-
-def _equal(a: Path, b: Path) -> bool:
-    return a.read_bytes() == b.read_bytes()
+    pairs = [(file, figures / file.name) for file in files]
+    if not all(present.is_file() for _, present in pairs):
+        return False
+    records = [(_contents(a), _contents(b)) for a, b in pairs if a.suffix == ".json"]
+    if any(_without_provenance(new) != _without_provenance(old) for new, old in records):
+        return False
+    drawn_elsewhere = bool(records) and all(
+        new.get("key") == old.get("key") and new.get("versions") != old.get("versions")
+        for new, old in records
+    )
+    return all(
+        new.read_bytes() == old.read_bytes() or (drawn_elsewhere and new.suffix in PICTURES)
+        for new, old in pairs
+        if new.suffix != ".json"
+    )
 
 
 def _contents(path: Path) -> dict[str, Any]:

@@ -168,6 +168,7 @@ def run(
         reason = todo.reason()
         last = Record.read(todo.record)
         if reason is None and last is not None:
+            todo.failed.unlink(missing_ok=True)
             say("reused: nothing changed")
             return Outcome(todo, None, last.seconds)
         estimate = f" (about {last.seconds:.0f} s)" if last else ""
@@ -234,13 +235,13 @@ def _run(
         previous = [root / name for name in last.outputs] if last else []
         figures = publish(staged, todo.figures, previous)
         os.replace(partial, todo.executed)
-        todo.failed.unlink(missing_ok=True)
         outputs = [todo.executed, *figures]
         Record(
             key=todo.key.as_json(),
             outputs={_short(path, root): checksum(path.read_bytes()) for path in outputs},
             seconds=round(time.monotonic() - start, 1),
         ).write(todo.record)
+        todo.failed.unlink(missing_ok=True)
     except NotebookFailed as error:
         os.replace(partial, todo.failed)
         raise NotebookFailed(f"{error}\nkept as {_short(todo.failed, root)}") from None
