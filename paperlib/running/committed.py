@@ -13,7 +13,10 @@ from paperlib.running.notebooks import code_cells
 from paperlib.running.parameters import defaults
 
 MAX_LINES = 25
-MARKERS = {f"NBVAL_{name}" for name in ("IGNORE_OUTPUT", "CHECK_OUTPUT", "SKIP")}
+# What nbval takes as a comment line of its own, or in small letters with dashes as a tag.
+MARKERS = ("NBVAL_IGNORE_OUTPUT", "NBVAL_CHECK_OUTPUT", "NBVAL_SKIP")
+TAGS = {marker.lower().replace("_", "-"): marker for marker in MARKERS}
+UNCOMPARED = ("NBVAL_IGNORE_OUTPUT", "NBVAL_SKIP")
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 ABSOLUTE_PATH = re.compile(
     r"(?<![\w.:/])/(?:home|root|Users|tmp|var|usr|opt|mnt|private|work|data|scratch)/\S*"
@@ -55,11 +58,9 @@ def _cell_problems(cell: NotebookNode) -> Iterator[str]:
         yield f"{lines} lines, more than {MAX_LINES}"
     if cell.execution_count is None:
         yield "was never run; run make refresh"
-    for line in cell.source.splitlines():
-        if line.strip().startswith("#") and "NBVAL" in line.upper():
-            marker = line.strip().lstrip("#").strip()
-            if marker not in MARKERS:
-                yield f"{line.strip()!r} marks nothing: nbval wants the bare word alone"
+    for mark, text in _marks(cell):
+        if mark not in MARKERS:
+            yield f"{text!r} marks nothing; nbval wants the bare word, one of {', '.join(MARKERS)}"
     for output in cell.outputs:
         if output.output_type == "error":
             yield f"holds the error {output.ename}"
@@ -70,9 +71,18 @@ def _cell_problems(cell: NotebookNode) -> Iterator[str]:
                 yield f"shows the absolute path {path}"
 
 
+def _marks(cell: NotebookNode) -> Iterator[tuple[str, str]]:
+    """Marks that are meant for nbval, as it reads them and as they are written."""
+    for line in map(str.strip, cell.source.splitlines()):
+        if line.startswith("#") and "NBVAL" in line.upper():
+            yield line.lstrip("#").strip(), line
+    for tag in cell.metadata.get("tags", []):
+        if "nbval" in tag.lower():
+            yield TAGS.get(tag, ""), tag
+
+
 def _ignored(cell: NotebookNode) -> bool:
-    marks = (line.strip().lstrip("#").strip() for line in cell.source.splitlines())
-    return any(mark in ("NBVAL_IGNORE_OUTPUT", "NBVAL_SKIP") for mark in marks)
+    return any(mark in UNCOMPARED for mark, _ in _marks(cell))
 
 
 def _texts(output: NotebookNode) -> Iterator[str]:

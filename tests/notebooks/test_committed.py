@@ -66,8 +66,16 @@ def test_a_stripped_notebook(notebook):
     ]
 
 
-def test_outputs_that_are_all_ignored(notebook):
-    notebook.cells[2].source = "# NBVAL_IGNORE_OUTPUT\nprint(n)"
+@pytest.mark.parametrize(
+    "cell",
+    [
+        {"source": "# NBVAL_IGNORE_OUTPUT\nprint(n)"},
+        {"source": "# NBVAL_SKIP\nprint(n)"},
+        {"metadata": {"tags": ["nbval-ignore-output"]}},
+    ],
+)
+def test_outputs_that_are_all_ignored(notebook, cell):
+    notebook.cells[2].update(cell)
     assert only(notebook) == "no cell has an output that is compared; run make refresh"
 
 
@@ -78,6 +86,12 @@ def test_outputs_that_are_all_ignored(notebook):
 def test_a_marker_that_marks_nothing(notebook, marker):
     notebook.cells[2].source = f"{marker}\nprint(n)"
     assert only(notebook).startswith(f"code cell 2: '{marker}' marks nothing")
+
+
+@pytest.mark.parametrize("tag", ["nbval-ignore", "NBVAL-IGNORE-OUTPUT", "nbval_skip"])
+def test_a_tag_that_marks_nothing(notebook, tag):
+    notebook.cells[2].metadata["tags"] = [tag]
+    assert only(notebook).startswith(f"code cell 2: '{tag}' marks nothing")
 
 
 def test_a_foreign_kernel(notebook):
