@@ -67,7 +67,7 @@ refresh: $(READY) ## put fresh outputs into the committed notebooks
 	@$(RUN) refresh $(FIG)
 
 reference: $(READY) ## take the present figure data as what tests compare with
-	@mkdir -p tests/reference
+	rm -f tests/reference/*.csv
 	cp figures/quick/*.csv tests/reference/
 
 clean: ## remove what was computed; the environment and committed files stay

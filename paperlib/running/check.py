@@ -16,7 +16,7 @@ from paperlib.running.kernels import kernel_environment, private_kernel
 from paperlib.running.profiles import notebook_names, notebook_path
 
 CELL_TIMEOUT = 600  # seconds; also what a killed kernel costs, which nbval does not notice
-WORKERS = 4
+WORKERS = min(4, os.cpu_count() or 1)  # kernels at once
 
 
 def check(project: Project, names: Sequence[str] = (), cell_timeout: int = CELL_TIMEOUT) -> int:

@@ -80,7 +80,8 @@ def publish(staged: Path, figures: Path, previous: list[Path]) -> list[Path]:
         The files in `figures`, sorted.
     """
     files = sorted(path for path in staged.iterdir() if path.is_file())
-    figures.mkdir(parents=True, exist_ok=True)
+    if files:
+        figures.mkdir(parents=True, exist_ok=True)
     targets = [figures / path.name for path in files]
     if not _same_result(files, figures):
         for source, target in zip(files, targets, strict=True):

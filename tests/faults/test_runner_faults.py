@@ -7,6 +7,7 @@ import time
 import psutil
 import pytest
 
+from paperlib.running import execute as execute_module
 from paperlib.running import run as run_module
 from paperlib.running.errors import NotebookFailed
 from paperlib.running.run import plan, run
@@ -189,6 +190,14 @@ def test_a_full_disk_is_named_and_the_old_result_stays(finished, monkeypatch):
         run("a", project=finished.project)
     assert state(finished) == before
     assert plan("a", project=finished.project).reason() is not None
+
+
+def test_a_long_notebook_gives_signs_of_life(workshop, monkeypatch):
+    workshop.add("a", "import time\ntime.sleep(1)")
+    monkeypatch.setattr(execute_module, "HEARTBEAT", 0.2)
+    said = []
+    run("a", project=workshop.project, say=said.append)
+    assert any(line.startswith("code cell 2 of 2, ") for line in said)
 
 
 def test_a_kernel_that_cannot_start_is_said_so(workshop, monkeypatch):
