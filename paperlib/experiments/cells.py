@@ -21,7 +21,7 @@ def sample_cells(
     architectures: Iterable[Sequence[int]],
     *,
     seed: int,
-    precision: float,
+    rel_error: float,
     max_nets: int,
     **options: Unpack[ensemble.Options],
 ) -> pd.DataFrame:
@@ -30,7 +30,7 @@ def sample_cells(
     Args:
         architectures: widths [n_0, …, n_L] of each.
         seed: cell i draws from 1000 seed + i, so that cells are independent.
-        precision: wanted half-width of the 95 % interval, relative to the mean; smaller where
+        rel_error: wanted half-width of the 95 % interval, relative to the mean; smaller where
             the mean is so near to its upper bound that only a third of the gap tells them apart.
         max_nets: networks a cell at most; where it binds, the interval is wider.
         options: as in `ensemble.sample_images`; output layer, slope and scale must be the default,
@@ -47,7 +47,7 @@ def sample_cells(
         exact = theory.mean_length(widths)
         bounds = theory.variance_bound(widths)
         gap = theory.mean_length_bound(widths) / exact - 1
-        wanted = min(precision, gap / 3) if gap > 0 else precision
+        wanted = min(rel_error, gap / 3) if gap > 0 else rel_error
         nets = statistics.nets_needed(exact, bounds.sharp**0.5, wanted, max_nets)
         sample = ensemble.sample_images(widths, nets, 1000 * seed + index, **options)
         energy = statistics.mean_energy(widths)

@@ -83,14 +83,14 @@ def variance_interval(sample: Sample, energy: float, *, seed: int = 0) -> Interv
     return Interval(value, min(float(low), value), max(float(high), value))
 
 
-def nets_needed(mean: float, sd: float, precision: float, most: int) -> int:
-    """Networks for a 95 % interval of half-width `precision` × `mean`, but at most `most`.
+def nets_needed(mean: float, sd: float, rel_error: float, most: int) -> int:
+    """Networks for a 95 % interval of half-width `rel_error` × `mean`, but at most `most`.
 
     With `theory.variance_bound`'s ceiling as `sd` it is known before anything is drawn, so that
     the sample's size does not depend on the sample.
     """
     z = stats.norm.ppf((1 + LEVEL) / 2)
-    wanted = (z * sd / (precision * mean)) ** 2 if mean > 0 else math.inf
+    wanted = (z * sd / (rel_error * mean)) ** 2 if mean > 0 else math.inf
     return int(min(max(wanted, 100), most))
 
 
