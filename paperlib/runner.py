@@ -7,7 +7,7 @@ import argparse
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from paperlib.paths import Project
@@ -140,7 +140,7 @@ def _say(text: str, error: bool = False) -> None:
 
 
 @contextlib.contextmanager
-def _terminable():
+def _terminable() -> Iterator[None]:
     """Let a polite kill end in the same tidy way as Ctrl-C: the kernel goes too."""
 
     def interrupt(*_: object) -> None:
@@ -159,7 +159,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, act: Callable[[Project, argparse.Namespace], int], text: str):
+    def command(
+        name: str, act: Callable[[Project, argparse.Namespace], int], text: str
+    ) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=text, description=text)
         sub.set_defaults(command=act)
         return sub

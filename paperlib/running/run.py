@@ -5,7 +5,7 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -182,7 +182,7 @@ def run(
 
 
 @contextlib.contextmanager
-def _alone(todo: Plan, say: Callable[[str], None]):
+def _alone(todo: Plan, say: Callable[[str], None]) -> Iterator[None]:
     lock = FileLock(todo.build / f"{todo.name}.lock")
     try:
         lock.acquire(blocking=False)
@@ -196,7 +196,7 @@ def _alone(todo: Plan, say: Callable[[str], None]):
 
 
 @contextlib.contextmanager
-def _plain_disk_errors(folder: Path):
+def _plain_disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
