@@ -125,14 +125,17 @@ def sample_images(
 
     blocks = -(-nets // plan.nets)
     what = f"{nets} networks of {plan.layers} layers"
+    table = torch.empty(blocks, plan.nets, len(kernel.COLUMNS), dtype=torch.float64)
     if where.type == "cpu":
         threads = min(threads, blocks, max_bytes // plan.block_bytes)
         with _workers(threads) as pool:
             results = pool.map(lambda block: _on_cpu(plan, block, dtype), range(blocks))
-            done = [result for result, _ in zip(results, track(blocks, what), strict=True)]
+            for block, result in zip(track(blocks, what), results, strict=True):
+                table[block] = result
     else:
-        done = [_on_device(plan, block, dtype, max_bytes) for block in track(blocks, what)]
-    return Sample(*torch.cat(done)[:nets].T.contiguous())
+        for block in track(blocks, what):
+            table[block] = _on_device(plan, block, dtype, max_bytes)
+    return Sample(*table.flatten(0, 1)[:nets].T.contiguous())
 
 
 def member(

@@ -32,7 +32,9 @@ def trace_block(weights, biases, widths, points, positions, slope, rectify_outpu
     widest = widths.max()
     dtype = weights.dtype
     out = np.zeros((nets, 4))
-    room = 4 * vertices + 256  # points that fit into the buffers; they grow when needed
+    # Points that fit into the buffers. Mostly enough, so that each block asks for the same memory,
+    # which keeps the peak low; else they grow.
+    room = 4 * vertices + widths.sum()
     acts = np.empty(room * widest, dtype)
     pres = np.empty(room * widest, dtype)
     t = np.empty(room)

@@ -66,11 +66,11 @@ def test_known_image():
 
 
 def test_buffers_grow_with_the_breakpoints():
-    net, curve = fcn([2, 150, 150, 150, 3], 1, bias_var=0.1), polygon(2, 3)
+    widths, curve = [2, 60, 60, 60, 3], polygon(2, 20)
+    net, other = fcn(widths, 1, bias_var=0.1), fcn(widths, 2, bias_var=0.1)
     row = expected(net, curve)
-    assert row[2] > 4 * 3 + 256  # what the buffers hold at first
-    small = fcn([2, 150, 150, 150, 3], 2, bias_var=1e-9)
-    table = measure([small, net, small], [curve] * 3)
+    assert row[2] > 4 * 20 + sum(widths)  # what the buffers hold at first
+    table = measure([other, net, other], [curve] * 3)
     np.testing.assert_allclose(table[1], row, rtol=1e-10)
     np.testing.assert_array_equal(table[0], table[2])
 

@@ -1,0 +1,1 @@
+"""Ours against the plain way, in time and memory: what `make bench` measures."""

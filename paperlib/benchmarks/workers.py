@@ -1,0 +1,34 @@
+"""A process of its own for each side of a benchmark, on the same cores with as many threads.
+
+Source: derived here.
+"""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+
+import torch
+
+CORES = 2
+POOLS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+
+@contextmanager
+def worker() -> Iterator[Executor]:
+    """One fresh process, idle between its tasks, on `CORES` cores with `CORES` threads.
+
+    Where the system cannot pin a process to cores, only the threads are limited.
+    """
+    # the libraries read these once, when they are loaded in the new process
+    os.environ.update(dict.fromkeys(POOLS, str(CORES)))
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_pin) as process:
+        yield process
+
+
+def _pin() -> None:
+    os.environ["PAPERLIB_PROGRESS"] = "off"
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
+    torch.set_num_threads(CORES)
