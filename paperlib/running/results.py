@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,16 +43,24 @@ class Record:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write `content` beside `path`, then rename: readers see the old file or the new one."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    """Write `content` to `path`: readers see the old file or the new one."""
+    write_all({path: content})
+
+
+def write_all(contents: Mapping[Path, bytes]) -> None:
+    """Write every content beside its file, then rename: a full disk leaves all the old files."""
+    beside = {path: path.with_name(f".{path.name}.{os.getpid()}") for path in contents}
     try:
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
+        for path, content in contents.items():
+            with beside[path].open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        for path in contents:
+            os.replace(beside[path], path)
     finally:
-        beside.unlink(missing_ok=True)
+        for path in beside.values():
+            path.unlink(missing_ok=True)
 
 
 def reason_to_run(record: Record | None, key: dict[str, Any], root: Path) -> str | None:
@@ -84,8 +93,7 @@ def publish(staged: Path, figures: Path, previous: list[Path]) -> list[Path]:
         figures.mkdir(parents=True, exist_ok=True)
     targets = [figures / path.name for path in files]
     if not _same_result(files, figures):
-        for source, target in zip(files, targets, strict=True):
-            write_whole(target, source.read_bytes())
+        write_all({figures / path.name: path.read_bytes() for path in files})
     for old in previous:
         if old.parent == figures and old not in targets:
             old.unlink(missing_ok=True)

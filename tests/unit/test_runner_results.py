@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from paperlib.running.results import Record, publish, reason_to_run, write_whole
+from paperlib.running.results import Record, publish, reason_to_run
 
 VERSIONS = {"matplotlib": "3.8"}
 
@@ -69,17 +69,18 @@ def test_files_that_are_no_longer_made_go(tmp_path, figures):
     assert foreign.exists()
 
 
-def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "a"
-    path.write_text("old")
+def test_a_disk_that_fills_up_in_the_middle_leaves_all_old_files(tmp_path, figures, monkeypatch):
+    before = contents(figures)
+    left = iter([None])
 
     def full(_):
-        raise OSError(28, "No space left on device")
+        if next(left, "nothing") == "nothing":
+            raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="No space"):
-        write_whole(path, b"new")
-    assert contents(tmp_path) == {"a": "old"}
+        publish(stage(tmp_path / "next", n=2, png="new"), figures, [])
+    assert contents(figures) == before
 
 
 KEY = {"parameters": {}, "code": [], "sources": {}, "versions": {}, "device": "cpu"}
