@@ -1,0 +1,114 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from paperlib.length import statistics, theory
+from paperlib.length.ensemble import Sample, sample_images
+
+
+def sample_of(lengths, energies):
+    lengths, energies = torch.tensor(lengths).double(), torch.tensor(energies).double()
+    return Sample(lengths, energies, torch.ones_like(lengths), lengths)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, 3 / 5),
+        ({"slope": 0.3}, 3 / 5),
+        ({"output": "relu"}, 3 / 5),
+        ({"output": "linear-he"}, 2 * 3 / 5),
+        ({"scale": 1.5}, 1.5**6 * 3 / 5),
+        ({"weight_law": "laplace"}, 3 / 5),
+        ({"weight_law": "torch-default"}, (3 / 5) / (6 * 6 * 3)),
+    ],
+)
+def test_mean_energy_follows_the_initialisation(options, expected):
+    assert statistics.mean_energy([5, 20, 10, 3], **options) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("output", ["linear", "linear-he", "relu"])
+def test_mean_energy_of_a_single_layer(output):
+    gain = {"linear": 1.0, "linear-he": 2.0, "relu": 1.0}[output]
+    assert statistics.mean_energy([5, 10], output=output) == pytest.approx(2 * gain)
+
+
+def test_sampled_energies_average_to_their_expectation():
+    sample = sample_images([5, 20, 20, 5], 20_000, 0, slope=0.2, output="relu")
+    error = float(sample.energies.std()) / math.sqrt(20_000)
+    assert abs(float(sample.energies.mean()) - 1.0) < 4 * error
+
+
+def test_interval_is_the_normal_one_where_the_energy_is_the_expected_one():
+    lengths = [0.5, 1.0, 1.5, 1.0]
+    sample = sample_of(lengths, [1.0, 1.0, 1.0, 1.0])
+    value, low, high = statistics.mean_interval(sample, 1.0)
+    second = np.mean(np.square(lengths))
+    assert value == 1.0
+    assert high - value == pytest.approx(1.959964 * math.sqrt(second - 1.0) / 2)
+    assert value - low == pytest.approx(high - value)
+
+
+def test_interval_widens_where_the_sample_lacks_the_rare_networks():
+    lengths = [0.5, 1.0, 1.5, 1.0]
+    usual = statistics.mean_interval(sample_of(lengths, [1.0] * 4), 1.0)
+    poor = statistics.mean_interval(sample_of(lengths, [0.8] * 4), 1.0)
+    assert poor.value == usual.value and poor.high > usual.high
+
+
+def test_dead_networks_have_no_spread():
+    assert statistics.mean_interval(sample_of([0.0, 0.0], [0.0, 0.0]), 1.0) == (0, 0, 0)
+
+
+def test_variance_interval_covers_the_exact_variance_of_short_curves():
+    widths = [5, 20, 20, 5]
+    short = torch.zeros(2, 5, dtype=torch.float64)
+    short[1, 0] = 1e-6
+    sample = sample_images(widths, 10_000, 3, curve=short)
+    value, low, high = statistics.variance_interval(sample, 1.0)
+    exact = theory.variance_bound(widths).sharp  # attained as the length of the curve tends to 0
+    assert low < exact < high and low < value < high
+    assert high - low < 0.2 * value
+
+
+def test_variance_interval_repeats_for_a_seed_and_changes_with_it():
+    sample = sample_images([5, 20, 5], 500, 0)
+    first, again, other = (
+        statistics.variance_interval(sample, 1.0, seed=seed) for seed in (1, 1, 2)
+    )
+    assert first == again != other
+
+
+def test_nets_needed_gives_the_half_width_that_was_asked_for():
+    nets = statistics.nets_needed(0.5, 0.8, 0.01, 10**9)
+    assert 1.959964 * 0.8 / math.sqrt(nets) == pytest.approx(0.01 * 0.5, rel=1e-3)
+    assert statistics.nets_needed(0.5, 0.8, 0.01, 1234) == 1234
+    assert statistics.nets_needed(0.0, 0.8, 0.01, 1234) == 1234
+
+
+def test_z_score_and_tail_are_those_of_the_normal_law():
+    assert statistics.z_score([1.0, 3.0], 1.0, 2.0) == pytest.approx(1 / math.sqrt(2))
+    assert statistics.z_tail([1.959964]) == pytest.approx(0.05, abs=1e-6)
+    z = np.random.default_rng(0).standard_normal((2000, 40))
+    tails = [statistics.z_tail(row) for row in z]
+    assert stats.kstest(tails, "uniform").pvalue > 0.01
+
+
+@pytest.mark.slow
+def test_interval_covers_the_mean_of_deep_narrow_networks_where_a_normal_one_does_not():
+    widths, nets, repeats = [5, *[20] * 50, 5], 200, 300
+    sample = sample_images(widths, nets * repeats, 1, precision="single")
+    exact = theory.mean_length(widths)
+    covered = normal = 0
+    for i in range(repeats):
+        part = slice(i * nets, (i + 1) * nets)
+        drawn = Sample(*(column[part] for column in vars(sample).values()))
+        _, low, high = statistics.mean_interval(drawn, statistics.mean_energy(widths))
+        covered += low <= exact <= high
+        half = 1.96 * float(drawn.lengths.std()) / math.sqrt(nets)
+        normal += abs(float(drawn.lengths.mean()) - exact) <= half
+    assert 0.93 <= covered / repeats <= 0.97
+    assert normal / repeats < 0.90
