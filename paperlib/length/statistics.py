@@ -3,9 +3,9 @@
 The sample variance of a heavy-tailed variable is mostly too small, since the networks that make
 up the variance are rare: a normal interval over 200 networks 5-[20]×50-5 covers the true mean 83
 times in 100. But the mean of ‖J_x u‖² along the curve (`Sample.energies`) has a known
-expectation, and the same rare networks dominate it. So the second moment of the length is
-estimated by a ratio: the known expectation × Σ lengths² / Σ energies. The mean itself stays the
-plain average, so that the interval can show a wrong sampler or a wrong formula.
+expectation, and the same rare networks dominate it: it is the control variate of the variance.
+The mean itself stays the plain average, so that its interval can show a wrong sampler or a wrong
+formula; with a control variate for the mean, the known expectation would prove itself.
 """
 
 import math
@@ -58,28 +58,28 @@ def mean_energy(
 def mean_interval(sample: Sample, energy: float) -> Interval:
     """Mean length distortion with a 95 % interval; `energy` is `mean_energy` of the networks.
 
-    Derived here. Covers the truth in 95-96 % of samples of 200-1,000 networks 5-[20]×50-5.
+    Derived here. Covers the truth in 95-98 % of samples of 200-1,000 networks 5-[20]×50-5.
     """
     lengths = sample.lengths.numpy()
     mean = float(lengths.mean())
-    sd = math.sqrt(_variance(sample, energy))
+    sd = math.sqrt(_variance(_moments(sample).mean(axis=0), energy))
     half = stats.norm.ppf((1 + LEVEL) / 2) * sd / math.sqrt(lengths.size)
     return Interval(mean, mean - half, mean + half)
 
 
 def variance_interval(sample: Sample, energy: float, *, seed: int = 0) -> Interval:
-    """Variance of the length distortion, by the ratio above, with a 95 % bootstrap interval.
+    """Variance of the length distortion with a 95 % bootstrap interval.
 
     Percentiles over 500 Bayesian resamples (exponential weights) of the networks, from `seed`.
+    For very heavy tails the interval is still somewhat short: it covers the truth in 80-90 % of
+    samples of 500-2,000 networks with Σ1/n_ℓ of 1 or more, and in about 95 % with less.
     """
-    lengths, energies = sample.lengths.numpy(), sample.energies.numpy()
+    moments = _moments(sample)
     rng = np.random.default_rng(laws.check_int("seed", seed, 0))
-    terms = np.stack([np.ones_like(lengths), lengths, lengths**2, energies], axis=1)  # (nets, 4)
-    draws = [rng.standard_exponential(lengths.size) @ terms for _ in range(500)]
-    weight, first, second, control = np.stack(draws).T  # (500,) each
-    resampled = np.maximum(energy * second / control - (first / weight) ** 2, 0.0)
+    draws = (rng.standard_exponential(len(moments)) for _ in range(500))
+    resampled = [_variance(draw @ moments / draw.sum(), energy) for draw in draws]
     low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    value = _variance(sample, energy)
+    value = _variance(moments.mean(axis=0), energy)
     return Interval(value, min(float(low), value), max(float(high), value))
 
 
@@ -106,8 +106,18 @@ def z_tail(z: ArrayLike) -> float:
     return float(stats.chi2.sf(np.sum(z**2), z.size))
 
 
-def _variance(sample: Sample, energy: float) -> float:
-    lengths, energies = sample.lengths.numpy(), sample.energies.numpy()
-    if not energies.any():
-        return 0.0
-    return max(energy * float((lengths**2).sum() / energies.sum()) - float(lengths.mean()) ** 2, 0)
+def _moments(sample: Sample) -> np.ndarray:
+    """What `_variance` needs averages of, a row a network: `(nets, 6)`."""
+    x, e = sample.lengths.numpy(), sample.energies.numpy()
+    return np.stack([x, x**2, e, e**2, x * e, x**2 * e], axis=1)
+
+
+def _variance(averages: np.ndarray, energy: float) -> float:
+    """Mean of d = (length - mean)² by regression on e, whose expectation is `energy`."""
+    x, xx, e, ee, xe, xxe = averages
+    spread = xx - x**2
+    spread_of_control = ee - e**2
+    if spread_of_control <= 0:
+        return max(float(spread), 0.0)
+    covariance = (xxe - 2 * x * xe + x**2 * e) - spread * e
+    return max(float(spread - covariance / spread_of_control * (e - energy)), 0.0)

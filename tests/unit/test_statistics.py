@@ -44,18 +44,16 @@ def test_sampled_energies_average_to_their_expectation():
 
 def test_interval_is_the_normal_one_where_the_energy_is_the_expected_one():
     lengths = [0.5, 1.0, 1.5, 1.0]
-    sample = sample_of(lengths, [1.0, 1.0, 1.0, 1.0])
-    value, low, high = statistics.mean_interval(sample, 1.0)
-    second = np.mean(np.square(lengths))
+    value, low, high = statistics.mean_interval(sample_of(lengths, [0.5, 1.0, 1.5, 1.0]), 1.0)
     assert value == 1.0
-    assert high - value == pytest.approx(1.959964 * math.sqrt(second - 1.0) / 2)
+    assert high - value == pytest.approx(1.959964 * np.std(lengths) / 2)
     assert value - low == pytest.approx(high - value)
 
 
 def test_interval_widens_where_the_sample_lacks_the_rare_networks():
-    lengths = [0.5, 1.0, 1.5, 1.0]
-    usual = statistics.mean_interval(sample_of(lengths, [1.0] * 4), 1.0)
-    poor = statistics.mean_interval(sample_of(lengths, [0.8] * 4), 1.0)
+    lengths, energies = [0.1, 0.2, 0.1, 1.0], [0.01, 0.04, 0.01, 1.0]
+    usual = statistics.mean_interval(sample_of(lengths, energies), float(np.mean(energies)))
+    poor = statistics.mean_interval(sample_of(lengths, energies), 1.0)
     assert poor.value == usual.value and poor.high > usual.high
 
 
@@ -72,6 +70,18 @@ def test_variance_interval_covers_the_exact_variance_of_short_curves():
     exact = theory.variance_bound(widths).sharp  # attained as the length of the curve tends to 0
     assert low < exact < high and low < value < high
     assert high - low < 0.2 * value
+
+
+@pytest.mark.parametrize("widths", [[5, 50, 5], [5, *[10] * 10, 5]])
+def test_variance_of_a_small_sample_is_near_that_of_a_large_one(widths):
+    large = sample_images(widths, 40_000, 0, precision="single")
+    expected = statistics.variance_interval(large, 1.0).value
+    values = [
+        statistics.variance_interval(sample_images(widths, 500, seed), 1.0).value
+        for seed in range(1, 9)
+    ]
+    assert np.mean(values) == pytest.approx(expected, rel=0.1)
+    assert np.std(values) < 0.15 * expected
 
 
 def test_variance_interval_repeats_for_a_seed_and_changes_with_it():
