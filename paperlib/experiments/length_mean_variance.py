@@ -123,7 +123,7 @@ def sample_trend(
             # a short curve far from the origin would lose digits in float32
             precision="single" if along >= 1 else "double",
         )
-        variance = variance_about_exact_mean(drawn, widths)
+        variance = statistics.variance_interval(drawn, statistics.mean_energy(widths))
         rows.append(
             {
                 "width": width,
@@ -138,22 +138,6 @@ def sample_trend(
             }
         )
     return pd.DataFrame(rows)
-
-
-def variance_about_exact_mean(drawn: ensemble.Sample, widths: Sequence[int]) -> statistics.Interval:
-    """Variance of the distortion with a 95 % interval, its exact mean being known.
-
-    E[len²] is estimated by the ratio Σ lengths² / Σ energies, whose denominator has the exact
-    expectation n_L/n_0. Since lengths² ≤ energies, with equality where the stretch is the same all
-    along the curve, the ratio varies little; no part of the mean's own noise comes in.
-    """
-    energy = statistics.mean_energy(widths)
-    squares, energies = drawn.lengths.numpy() ** 2, drawn.energies.numpy()
-    ratio = squares.sum() / energies.sum()
-    residual = (squares - ratio * energies) / energies.mean()  # linearised error of the ratio
-    half = 1.96 * energy * float(residual.std()) / np.sqrt(residual.size)
-    value = energy * float(ratio) - theory.mean_length(widths) ** 2
-    return statistics.Interval(value, value - half, value + half)
 
 
 def equal_sums(n_0: int, n_L: int) -> pd.DataFrame:
