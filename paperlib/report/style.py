@@ -3,6 +3,7 @@
 Source: derived here. The qualitative colours are those of Okabe and Ito.
 """
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,8 +71,17 @@ RC: dict[str, Any] = {
 
 
 def use() -> None:
-    """Set matplotlib's parameters for all figures that follow; the backend stays as it is."""
+    """Set matplotlib's parameters for all figures that follow; the backend stays as it is.
+
+    In a Jupyter kernel, figures that were made without pyplot are shown as sharp pictures too.
+    """
     matplotlib.rcParams.update(RC)
+    # Looked up and not imported: outside a kernel IPython need not be loaded.
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is not None:
+        from IPython.core.pylabtools import select_figure_formats
+
+        select_figure_formats(shell, {"retina"}, bbox_inches=None)
 
 
 def family(n: int) -> list[str]:

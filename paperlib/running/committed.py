@@ -66,6 +66,8 @@ def _cell_problems(cell: NotebookNode) -> Iterator[str]:
             yield f"holds the error {output.ename}"
         elif output.get("name") == "stderr":
             yield "wrote to stderr"
+        elif _names_a_figure(output):
+            yield "shows a figure as text and not as a picture; call style.use() before"
         for text in _texts(output):
             for path in ABSOLUTE_PATH.findall(text):
                 yield f"shows the absolute path {path}"
@@ -91,6 +93,12 @@ def _texts(output: NotebookNode) -> Iterator[str]:
     for kind, content in output.get("data", {}).items():
         if kind.startswith("text/"):
             yield content
+
+
+def _names_a_figure(output: NotebookNode) -> bool:
+    data = output.get("data", {})
+    pictured = any(kind.startswith("image/") for kind in data)
+    return not pictured and data.get("text/plain", "").startswith("<Figure ")
 
 
 def with_outputs(committed: NotebookNode, executed: NotebookNode, name: str) -> NotebookNode:

@@ -56,6 +56,15 @@ def test_two_parameters_tags(notebook):
     assert "2 code cells tagged 'parameters'" in only(notebook)
 
 
+def test_a_figure_that_is_only_named(notebook):
+    data = {"text/plain": "<Figure size 800x300 with 2 Axes>"}
+    notebook.cells[2].outputs.append(new_output("display_data", data))
+    assert "shows a figure as text" in only(notebook)
+    data["image/png"] = "iVBORw0KGgo="
+    notebook.cells[2].outputs[1] = new_output("display_data", data)
+    assert problems(notebook, "x") == []
+
+
 def test_a_stripped_notebook(notebook):
     for cell in notebook.cells[1:]:
         cell.outputs, cell.execution_count = [], None
