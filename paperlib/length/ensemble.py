@@ -6,8 +6,9 @@ of a sample can be had again with `member`.
 """
 
 import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -129,7 +130,9 @@ def sample_images(
     if where.type == "cpu":
         threads = min(threads, blocks, max_bytes // plan.block_bytes)
         with _workers(threads) as pool:
-            results = pool.map(lambda block: _on_cpu(plan, block, dtype), range(blocks))
+            results = _in_order(
+                pool, lambda block: _on_cpu(plan, block, dtype), blocks, 8 * threads
+            )
             for block, result in zip(track(blocks, what), results, strict=True):
                 table[block] = result
     else:
@@ -278,6 +281,19 @@ def _on_device(plan: _Plan, block: int, dtype: torch.dtype, max_bytes: int) -> T
         max_bytes,
     )
     return _per_length(measured, positions[:, -1]).cpu()
+
+
+def _in_order(
+    pool: Executor, work: Callable[[int], Tensor], items: int, ahead: int
+) -> Iterator[Tensor]:
+    """Results of `work` on 0, 1, …; no more than `ahead` wait at a time, however many there are."""
+    waiting: deque[Future[Tensor]] = deque()
+    for item in range(items):
+        if len(waiting) == ahead:
+            yield waiting.popleft().result()
+        waiting.append(pool.submit(work, item))
+    while waiting:
+        yield waiting.popleft().result()
 
 
 def _per_length(measured: Tensor, curve_lengths: Tensor) -> Tensor:
