@@ -24,7 +24,7 @@ LENGTH := $(sort $(filter length_%,$(BOOKS)))
 NAMES  := $(LENGTH) $(sort $(filter-out $(LENGTH),$(BOOKS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help figures figure why test lint lab claims bench refresh reference clean check-python need-fig
+.PHONY: help figures figure why test lint lab claims book bench refresh reference clean check-python need-fig
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -59,6 +59,9 @@ lab: $(READY) ## open the notebooks in JupyterLab
 
 claims: $(READY) ## the papers' claims with our verdicts
 	@$(PY) -m paperlib.report.claims --profile $(PROFILE)
+
+book: $(READY) ## the notebooks as HTML pages that need no network
+	@$(PY) -m paperlib.report.book --profile $(PROFILE)
 
 bench: $(READY) ## our speed against the plain way
 	$(PY) -m paperlib.bench

@@ -59,6 +59,8 @@ def kernel_environment(project: Project, figures: Path, profile: str, key: str) 
         "PAPERLIB_KEY": key,
         "PAPERLIB_PROGRESS": "off",
         "PAPERLIB_ROOT": str(project.root),
+        # Digits then do not depend on the number of cores, and small products are faster so.
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
         # The kernel starts in another folder and must still import the sources that were hashed.
         "PYTHONPATH": os.pathsep.join(filter(None, (str(project.package.parent), inherited))),
         # A backend forced from outside would leave the notebook without pictures.
