@@ -29,8 +29,8 @@ h1 { font-size: 1.7rem; line-height: 1.25; } h2 { font-size: 1.25rem; margin-top
 a { color: #0072b2; } nav { font-size: .9rem; }
 pre { background: #f6f6f4; padding: .7rem .9rem; overflow-x: auto; font-size: .82rem;
       line-height: 1.4; border-radius: 4px; }
-.jp-InputPrompt, .jp-OutputPrompt, .anchor-link { display: none; }
-.jp-OutputArea pre { background: none; padding: 0; }
+.prompt, .anchor-link { display: none; }
+.output_area pre { background: none; padding: 0; }
 img { max-width: 100%; height: auto; }
 table { border-collapse: collapse; font-size: .85rem; display: block; overflow-x: auto; }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid #e3e3e3; text-align: left;
@@ -62,11 +62,11 @@ def with_mathml(markdown: str) -> str:
 def page(path: Path) -> tuple[str, str]:
     """Title and HTML page of one executed notebook."""
     notebook = nbformat.read(path, as_version=4)
+    title = _title(notebook)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = with_mathml(cell.source)
     body, _ = HTMLExporter(template_name="basic").from_notebook_node(notebook)
-    title = _title(notebook)
     return title, _page(title, '<nav><a href="index.html">All notebooks</a></nav>' + body)
 
 
@@ -122,7 +122,7 @@ def _mathml(tex: str, display: str) -> str:
 
 def _title(notebook: nbformat.NotebookNode) -> str:
     first = notebook.cells[0].source.splitlines()[0] if notebook.cells else ""
-    return re.sub(r"<math.*?</math>", "", first.lstrip("# ")).strip() or "Notebook"
+    return first.lstrip("# ").replace("$", "").strip() or "Notebook"
 
 
 def _page(title: str, body: str) -> str:
