@@ -20,6 +20,7 @@ from paperlib.benchmarks.plain import sampled_lengths
 from paperlib.benchmarks.workers import CORES, worker
 from paperlib.length.ensemble import sample_lengths
 from paperlib.networks import laws
+from paperlib.progress import track
 
 POINTS = 1000
 
@@ -72,7 +73,7 @@ def compare(cells: Sequence[Cell], effort: Effort) -> list[dict[str, object]]:
     """
     with worker() as ours, worker() as plain:
         rate = ours.submit(matrix_rate).result()
-        return [_row(cell, effort, ours, plain, rate) for cell in cells]
+        return [_row(cell, effort, ours, plain, rate) for cell in track(cells, "cells")]
 
 
 def _row(

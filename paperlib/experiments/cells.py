@@ -23,7 +23,7 @@ def sample_cells(
     seed: int,
     rel_error: float,
     max_nets: int,
-    **options: Unpack[ensemble.Options],
+    **given: Unpack[ensemble.Options],
 ) -> pd.DataFrame:
     """Sample every architecture, with as many networks as its interval needs; one row each.
 
@@ -33,8 +33,9 @@ def sample_cells(
         rel_error: wanted half-width of the 95 % interval, relative to the mean; smaller where
             the mean is so near to its upper bound that only a third of the gap tells them apart.
         max_nets: networks a cell at most; where it binds, the interval is wider.
-        options: as in `ensemble.sample_images`; output layer, slope and scale must be the default,
-            which the closed forms beside the sample assume.
+        given: as in `ensemble.sample_images`; output layer, slope and scale must be the default,
+            which the closed forms beside the sample assume. `precision` is "single" by default
+            where images are long enough for it.
 
     Columns: `architecture`, `widths`, `n_0`, `n_L`, `hidden` (number of hidden layers),
     `reciprocal_sum` (Σ1/n_ℓ over hidden layers), `nets`, `mean`, `low`, `high` (95 %), `exact`,
@@ -49,6 +50,9 @@ def sample_cells(
         gap = theory.mean_length_bound(widths) / exact - 1
         wanted = min(rel_error, gap / 3) if gap > 0 else rel_error
         nets = statistics.nets_needed(exact, bounds.sharp**0.5, wanted, max_nets)
+        # a typical image is exp(-5/4 Σ1/n) long, and float32 knows its points to 1e-7
+        single = theory.reciprocal_width_sum(widths) <= 2
+        options = {"precision": "single" if single else "double"} | given
         sample = ensemble.sample_images(widths, nets, 1000 * seed + index, **options)
         energy = statistics.mean_energy(widths)
         mean = statistics.mean_interval(sample, energy)

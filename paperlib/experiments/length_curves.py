@@ -10,7 +10,6 @@ import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from threadpoolctl import threadpool_limits
 
 from paperlib import devices
 from paperlib.experiments.cells import label
@@ -79,19 +78,17 @@ def sample(
     sets = [
         _set([n_0, *[width] * hidden, 1], set_nets, next(seeds), device) for hidden in set_depths
     ]
-    # small products in long chains: threads would spend their time waiting for one another
-    with threadpool_limits(1):
-        usual = [
-            _points(
-                [n_0, *[width] * points_depth, n_L],
-                *setting,
-                points,
-                points_nets,
-                next(seeds),
-                device,
-            )
-            for setting in SETTINGS
-        ]
+    usual = [
+        _points(
+            [n_0, *[width] * points_depth, n_L],
+            *setting,
+            points,
+            points_nets,
+            next(seeds),
+            device,
+        )
+        for setting in SETTINGS
+    ]
     return Study(pd.DataFrame(cells), pd.DataFrame(sets), pd.concat(usual, ignore_index=True))
 
 
@@ -223,6 +220,7 @@ def _set(widths: Sequence[int], nets: int, seed: int, device: str) -> dict[str, 
     }
 
 
+@blocks.one_thread()
 def _points(
     widths: Sequence[int],
     length: float,
@@ -239,12 +237,10 @@ def _points(
         rng = laws.generator(seed, index, device=where)
         layers = list(blocks.random_layers(rng, widths, size, bias_var=bias_var))
         measured = batched.measure(
-            [layer.weight.mT for layer in layers],
-            [layer.bias for layer in layers],
+            layers,
             segment.expand(size, 2, widths[0]),
             exact.arc_length(segment).expand(size, 2),
             slope=0.0,
-            rectify_output=False,
             max_bytes=2**28,
         )[:, 0]  # (nets,): exact lengths
         usual = torch.stack([_usual_length(layers, segment, count) for count in points], dim=1)

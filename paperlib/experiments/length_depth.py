@@ -28,9 +28,7 @@ def sample(
     (earlier lower bounds).
     """
     grid = [[n_0, *[width] * depth, n_L] for width in widths for depth in depths]
-    table = sample_cells(
-        grid, seed=seed, rel_error=rel_error, max_nets=max_nets, device=device, precision="single"
-    )
+    table = sample_cells(grid, seed=seed, rel_error=rel_error, max_nets=max_nets, device=device)
     table.insert(1, "width", np.repeat(widths, len(depths)))
     table["price_tanner"] = [theory.price_tanner_bound(w) for w in grid]
     table["raghu"] = [theory.raghu_bound(w) for w in grid]

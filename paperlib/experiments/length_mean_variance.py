@@ -83,7 +83,6 @@ def sample(
         rel_error=rel_error,
         max_nets=max_nets,
         device=device,
-        precision="single",
     )
     table.insert(1, "shape", [shape for shape, _, _ in grid])
     return table

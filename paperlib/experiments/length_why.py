@@ -9,7 +9,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
-from threadpoolctl import threadpool_limits
 
 from paperlib.length import jacobian, theory
 from paperlib.report import claims, style
@@ -74,13 +73,11 @@ def sample(
         seed, device: as everywhere.
     """
     hidden, seeds = max(depths), itertools.count(1000 * seed)
-    # small products in long chains: threads would spend their time waiting for one another
-    with threadpool_limits(1):
-        growth = [_growth(n, hidden, growth_nets, next(seeds), device) for n in growth_widths]
-        logs = [_layer_logs(n, hidden, nets, next(seeds), device) for n in widths]
-        overlap = _overlap(overlap_width, overlap_nets, next(seeds), device)
-        law = _law(law_widths, law_nets, (next(seeds), next(seeds)), device)
-        angles = [_angles(n, angle_nets, next(seeds), device) for n in ANGLE_WIDTHS]
+    growth = [_growth(n, hidden, growth_nets, next(seeds), device) for n in growth_widths]
+    logs = [_layer_logs(n, hidden, nets, next(seeds), device) for n in widths]
+    overlap = _overlap(overlap_width, overlap_nets, next(seeds), device)
+    law = _law(law_widths, law_nets, (next(seeds), next(seeds)), device)
+    angles = [_angles(n, angle_nets, next(seeds), device) for n in ANGLE_WIDTHS]
     return Study(
         growth=_stack(growth),
         products=_stack(_products(n, rows, depths) for n, rows in zip(widths, logs, strict=True)),

@@ -1,52 +1,51 @@
 """The algorithm of `exact` for many networks at once, as batched tensor operations for a GPU."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from paperlib.length import exact
+from paperlib.length.blocks import Layer
 
 # Tensors of the size of a layer's points that are alive at the worst moment of `exact.rectify`.
 _COPIES = 6
 
 
 def measure(
-    weights: list[Tensor],
-    biases: list[Tensor],
+    layers: Sequence[Layer],
     points: Tensor,
     positions: Tensor,
     slope: float,
-    rectify_output: bool,
     max_bytes: int,
 ) -> Tensor:
     """Trace one curve through each of a batch of networks; float64 `(nets, 4)` as in `kernel`.
 
-    `weights` `(nets, n_{ℓ-1}, n_ℓ)` and `biases` `(nets, n_ℓ)` by layer, `points` `(nets, K, n_0)`,
-    all of one dtype and device; `positions` `(nets, K)` float64. Where the points found so far
-    would take more than `max_bytes`, the batch goes on in halves.
+    `points` `(nets, K, n_0)` have the layers' dtype and device; `positions` `(nets, K)` are
+    float64. Where the points found so far would take more than `max_bytes`, the batch goes on in
+    halves.
     """
     t, z = positions, points
     dead = torch.zeros(len(points), dtype=torch.bool, device=points.device)
-    for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-        z = torch.baddbmm(bias[:, None], z, weight)  # (nets, points, n_ℓ)
-        if layer == len(weights) - 1 and not rectify_output:
-            break
+    for weight, bias, gated in layers:
+        z = torch.baddbmm(bias[:, None], z, weight.transpose(1, 2))  # (nets, points, n_ℓ)
+        if not gated:
+            continue
         nets, _, width = z.shape
         most = exact.points_after(z)
         if nets > 1 and nets * most * width * z.element_size() * _COPIES > max_bytes:
-            # the layer's map is undone, not its cost: a batch is cut a few times at most
-            half = nets // 2
+            # what was done for the whole batch is done again: a batch is cut a few times at most
+            halves = (slice(nets // 2), slice(nets // 2, None))
             return torch.cat(
                 [
                     measure(
-                        [w[part] for w in weights],
-                        [b[part] for b in biases],
-                        points[part],
-                        positions[part],
+                        [Layer(w[half], b[half], gated) for w, b, gated in layers],
+                        points[half],
+                        positions[half],
                         slope,
-                        rectify_output,
                         max_bytes,
                     )
-                    for part in (slice(half), slice(half, None))
+                    for half in halves
                 ]
             )
         t, z = exact.rectify(t, z, slope)

@@ -5,6 +5,7 @@ alone: what is drawn depends on nothing but the arguments, and memory does not g
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ _BLOCK_NUMBERS = 2**20  # at most so many entries of one layer in a block: it st
 
 
 class Layer(NamedTuple):
-    """One layer of a block of networks, float64."""
+    """One layer of a block of networks."""
 
     weight: torch.Tensor  # (nets, n_out, n_in)
     bias: torch.Tensor  # (nets, n_out)
@@ -41,21 +42,38 @@ def random_layers(
     nets: int,
     *,
     output: str = "linear",
+    slope: float = 0.0,
+    scale: float = 1.0,
     bias_var: float = 0.01,
     weight_law: str = "gaussian",
+    dtype: torch.dtype = torch.float64,
 ) -> Iterator[Layer]:
     """The L layers of `nets` fresh networks, each drawn when it is asked for, on `rng`'s device.
 
+    They are drawn in float32, so that one generator gives the same networks in every `dtype`.
     Options as in `networks.laws`.
     """
-    weight_vars = laws.layer_variances(widths, output=output, law=weight_law)
-    bias_vars = laws.bias_variances(widths, bias_var=bias_var, law=weight_law)
+    weight_vars = laws.layer_variances(
+        widths, output=output, slope=slope, scale=scale, law=weight_law
+    )
+    bias_vars = laws.bias_variances(widths, bias_var=bias_var, scale=scale, law=weight_law)
     for index, (n_in, n_out) in enumerate(pairwise(widths)):
         yield Layer(
-            laws.draw(rng, weight_law, (nets, n_out, n_in), weight_vars[index]).double(),
-            laws.draw(rng, laws.bias_law(weight_law), (nets, n_out), bias_vars[index]).double(),
+            laws.draw(rng, weight_law, (nets, n_out, n_in), weight_vars[index]).to(dtype),
+            laws.draw(rng, laws.bias_law(weight_law), (nets, n_out), bias_vars[index]).to(dtype),
             gated=index < len(widths) - 2 or output == "relu",
         )
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Tensor operations on one CPU thread: faster for products as small as those of a block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def random_frames(rng: torch.Generator, nets: int, n: int, d: int) -> torch.Tensor:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from paperlib import devices
 from paperlib.choices import check_choice
-from paperlib.length import batched, exact, kernel
+from paperlib.length import batched, blocks, exact, kernel
 from paperlib.networks import laws
 from paperlib.networks.fcn import assemble
 from paperlib.progress import track
@@ -48,15 +48,20 @@ class Sample:
     the length of the image as a set, without multiplicity."""
 
 
-class Options(TypedDict, total=False):
-    """What `sample_images` takes by name; its docstring says what each means."""
+class Initialisation(TypedDict, total=False):
+    """How networks are drawn, by the names and with the defaults of `sample_images`."""
 
-    curve: str | Tensor | np.ndarray
     bias_var: float
     weight_law: str
     output: str
     slope: float
     scale: float
+
+
+class Options(Initialisation, total=False):
+    """What `sample_images` takes by name; its docstring says what each means."""
+
+    curve: str | Tensor | np.ndarray
     precision: str
     device: str
     max_bytes: int
@@ -100,8 +105,8 @@ def sample_images(
             `(K, n_0)` of a polygon, the same for all networks.
         bias_var, weight_law, output, slope, scale: the initialisation, see `networks.laws`.
         precision: "double", or "single" for products in float32: faster, relative error of a
-            length about 1e-6 (more for curves much shorter than their distance from the origin).
-            Weights are drawn in float32 and lengths are summed in float64 in both.
+            length about 1e-6, but more for curves or images much shorter than their distance from
+            the origin. Weights are drawn in float32 and lengths are summed in float64 in both.
         device: "cpu" (compiled kernel) or "cuda", "cuda:N" (batched tensor operations).
         max_bytes: cap on the memory that the computation takes at a time, beside the result;
             on a CPU fewer threads are used where it is tight.
@@ -114,7 +119,10 @@ def sample_images(
     where = devices.resolve(device)
     if where.type not in NETS_PER_BLOCK:
         raise ValueError(f"lengths are summed in float64, which {device!r} lacks: use 'cpu'.")
-    plan = _Plan.make(widths, seed, where, curve, bias_var, weight_law, output, slope, scale)
+    initialisation = Initialisation(
+        output=output, slope=slope, scale=scale, bias_var=bias_var, weight_law=weight_law
+    )
+    plan = _Plan.make(widths, seed, where, curve, initialisation)
     nets = laws.check_int("nets", nets, 1)
     dtype = DTYPES[check_choice("precision", precision, DTYPES)]
     threads = laws.check_int("threads", _cores() if threads is None else threads, 1)
@@ -153,17 +161,16 @@ def member(
 
     Give the options of the sample; those that do not change the draw are ignored.
     """
-    drawing = {"curve": "gaussian", "bias_var": 0.01, "weight_law": "gaussian"}
-    drawing |= {"output": "linear", "slope": 0.0, "scale": 1.0}
-    drawing |= {name: value for name, value in options.items() if name in drawing}
     where = devices.resolve(options.get("device", "cpu"))
-    plan = _Plan.make(widths, seed, where, **drawing)
+    known = Initialisation.__annotations__
+    initialisation = Initialisation(**{k: v for k, v in options.items() if k in known})
+    plan = _Plan.make(widths, seed, where, options.get("curve", "gaussian"), initialisation)
     block, row = divmod(laws.check_int("index", index, 0), plan.nets)
-    weights, biases = plan.draw(block)
+    layers = plan.draw(block, dtype)
     net = assemble(
-        [weight[row].T for weight in weights],
-        [bias[row] for bias in biases],
-        rectify_output=plan.rectify_output,
+        [layer.weight[row] for layer in layers],
+        [layer.bias[row] for layer in layers],
+        rectify_output=layers[-1].gated,
         slope=plan.slope,
         dtype=dtype,
     )
@@ -178,11 +185,7 @@ class _Plan:
     seed: int
     device: torch.device
     curve: Tensor | None  # (K, n_0) float64, or None for a fresh Gaussian segment a network
-    law: str
-    weight_vars: list[float]
-    bias_vars: list[float]
-    slope: float
-    rectify_output: bool
+    initialisation: Initialisation
 
     @classmethod
     def make(
@@ -191,24 +194,23 @@ class _Plan:
         seed: int,
         device: torch.device,
         curve: str | Tensor | np.ndarray,
-        bias_var: float,
-        weight_law: str,
-        output: str,
-        slope: float,
-        scale: float,
+        initialisation: Initialisation,
     ) -> "_Plan":
+        """The plan, once everything in it is found to be allowed."""
         widths = laws.check_widths(widths)
-        return cls(
+        plan = cls(
             widths,
             laws.check_int("seed", seed, 0),
             device,
             _points(curve, widths[0]),
-            weight_law,
-            laws.layer_variances(widths, output=output, slope=slope, scale=scale, law=weight_law),
-            laws.bias_variances(widths, bias_var=bias_var, scale=scale, law=weight_law),
-            slope,
-            output == "relu",
+            initialisation,
         )
+        list(blocks.random_layers(laws.generator(0), widths, 0, **initialisation))
+        return plan
+
+    @property
+    def slope(self) -> float:
+        return self.initialisation.get("slope", 0.0)
 
     @property
     def layers(self) -> int:
@@ -230,16 +232,12 @@ class _Plan:
         points = 64 * max(self.widths) * sum(self.widths)
         return self.nets * self.weights_per_net * (4 + 8) + points * 8
 
-    def draw(self, block: int) -> tuple[list[Tensor], list[Tensor]]:
-        """Weights `(nets, n_{ℓ-1}, n_ℓ)` and biases `(nets, n_ℓ)` by layer, float32."""
+    def draw(self, block: int, dtype: torch.dtype) -> list[blocks.Layer]:
+        """The layers of a block of networks."""
         rng = laws.generator(self.seed, block, 0, device=self.device)
-        weights, biases = [], []
-        for layer, (fan_in, fan_out) in enumerate(pairwise(self.widths)):
-            shape = (self.nets, fan_in, fan_out)
-            weights.append(laws.draw(rng, self.law, shape, self.weight_vars[layer]))
-            shape = (self.nets, fan_out)
-            biases.append(laws.draw(rng, laws.bias_law(self.law), shape, self.bias_vars[layer]))
-        return weights, biases
+        return list(
+            blocks.random_layers(rng, self.widths, self.nets, **self.initialisation, dtype=dtype)
+        )
 
     def curves(self, block: int) -> Tensor:
         """The points of each network's curve, float64 `(nets, K, n_0)`."""
@@ -251,35 +249,27 @@ class _Plan:
 
 def _on_cpu(plan: _Plan, block: int, dtype: torch.dtype) -> Tensor:
     """Measurements `(nets, 4)` of a block, by the compiled kernel."""
-    weights, biases = plan.draw(block)
+    layers = plan.draw(block, dtype)
     points = plan.curves(block)
     positions = exact.arc_length(points)
     measured = kernel.trace_block(
-        torch.cat([weight.flatten(1) for weight in weights], dim=1).to(dtype).numpy(),
-        torch.cat(biases, dim=1).to(dtype).numpy(),
+        torch.cat([layer.weight.flatten(1) for layer in layers], dim=1).numpy(),
+        torch.cat([layer.bias for layer in layers], dim=1).numpy(),
         np.array(plan.widths),
         points.to(dtype).contiguous().numpy(),
         positions.numpy(),
         np.dtype(str(dtype).removeprefix("torch.")).type(plan.slope),
-        plan.rectify_output,
+        layers[-1].gated,
     )
     return _per_length(torch.from_numpy(measured), positions[:, -1])
 
 
 def _on_device(plan: _Plan, block: int, dtype: torch.dtype, max_bytes: int) -> Tensor:
     """Measurements `(nets, 4)` of a block, by batched tensor operations."""
-    weights, biases = plan.draw(block)
     points = plan.curves(block)
     positions = exact.arc_length(points)
-    measured = batched.measure(
-        [weight.to(dtype) for weight in weights],
-        [bias.to(dtype) for bias in biases],
-        points.to(dtype),
-        positions,
-        plan.slope,
-        plan.rectify_output,
-        max_bytes,
-    )
+    layers = plan.draw(block, dtype)
+    measured = batched.measure(layers, points.to(dtype), positions, plan.slope, max_bytes)
     return _per_length(measured, positions[:, -1]).cpu()
 
 

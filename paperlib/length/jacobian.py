@@ -36,6 +36,7 @@ class AngleMap(NamedTuple):
     standard_error: torch.Tensor
 
 
+@blocks.one_thread()
 def sample_layer_norms(
     widths: Sequence[int],
     nets: int,
@@ -89,6 +90,7 @@ def sample_product_law(widths: Sequence[int], nets: int, seed: int) -> torch.Ten
     return torch.from_numpy(np.sqrt(square))
 
 
+@blocks.one_thread()
 def worst_case_growth(
     widths: Sequence[int], nets: int, seed: int, *, bias_var: float = 0.01, device: str = "cpu"
 ) -> Growth:
@@ -118,6 +120,7 @@ def worst_case_growth(
     return Growth(*(torch.cat(parts) for parts in zip(*found, strict=True)))
 
 
+@blocks.one_thread()
 def singular_overlaps(
     width: int, nets: int, seed: int, *, bias_var: float = 0.01, device: str = "cpu"
 ) -> torch.Tensor:
@@ -144,6 +147,7 @@ def singular_overlaps(
     return torch.cat(overlaps)
 
 
+@blocks.one_thread()
 def angle_map(
     width: int, angles: Sequence[float], nets: int, seed: int, *, device: str = "cpu"
 ) -> AngleMap:

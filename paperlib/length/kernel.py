@@ -19,7 +19,7 @@ _FAST = {"nsz", "arcp", "contract", "reassoc"}
 def trace_block(weights, biases, widths, points, positions, slope, rectify_output):
     """Trace one curve through each of a block of networks.
 
-    weights: (nets, Σ n_{ℓ-1} n_ℓ), layer after layer, each as (n_{ℓ-1}, n_ℓ);
+    weights: (nets, Σ n_{ℓ-1} n_ℓ), layer after layer, each as (n_ℓ, n_{ℓ-1});
     biases: (nets, Σ n_ℓ); points: (nets, K, n_0), all three float32 or all three float64;
     widths: (L+1,) int64; positions: (nets, K) float64, arc length along the curve;
     slope: of the leaky ReLU; rectify_output: whether an activation follows the last layer.
@@ -52,12 +52,12 @@ def trace_block(weights, biases, widths, points, positions, slope, rectify_outpu
         for layer in range(layers):
             fan_in = widths[layer]
             fan_out = widths[layer + 1]
-            weight = weights[k, w_start : w_start + fan_in * fan_out].reshape(fan_in, fan_out)
+            weight = weights[k, w_start : w_start + fan_in * fan_out].reshape(fan_out, fan_in)
             bias = biases[k, b_start : b_start + fan_out]
             w_start += fan_in * fan_out
             b_start += fan_out
             z = pres[: count * fan_out].reshape(count, fan_out)
-            np.dot(acts[: count * fan_in].reshape(count, fan_in), weight, z)
+            np.dot(acts[: count * fan_in].reshape(count, fan_in), weight.T, z)
             _add(z[0], bias)
             total = count
             for i in range(1, count):

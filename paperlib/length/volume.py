@@ -10,6 +10,7 @@ from paperlib.networks import laws
 from paperlib.progress import track
 
 
+@blocks.one_thread()
 def sample_volumes(
     widths: Sequence[int],
     d: int,

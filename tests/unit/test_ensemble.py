@@ -207,7 +207,7 @@ def test_mutation_a_biased_sampler_is_found(monkeypatch):
 
     for mutant in (shifted, too_wide, one_for_all):
         monkeypatch.setattr(laws, "draw", mutant)
-        assert not mean_is_confirmed(widths)
+        assert not all(mean_is_confirmed(widths, seed=seed) for seed in (11, 12, 13))
 
 
 # ---- refusals -------------------------------------------------------------------------------

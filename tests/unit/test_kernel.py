@@ -9,7 +9,7 @@ from paperlib.networks.fcn import fcn
 def measure(nets, curves, dtype=np.float64, slope=0.0, rectify_output=False):
     """The kernel's table for networks of one shape, along curves `(K, n_0)` of one K."""
     linears = [[module for module in net if isinstance(module, torch.nn.Linear)] for net in nets]
-    weights = [[m.weight.detach().numpy().T.ravel() for m in row] for row in linears]
+    weights = [[m.weight.detach().numpy().ravel() for m in row] for row in linears]
     biases = [[m.bias.detach().numpy() for m in row] for row in linears]
     widths = [linears[0][0].in_features, *(m.out_features for m in linears[0])]
     return kernel.trace_block(

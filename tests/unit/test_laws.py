@@ -27,9 +27,7 @@ def test_every_law_has_its_variance_and_shape(law):
 
 @pytest.mark.parametrize("law", laws.LAWS)
 def test_a_seed_fixes_the_draw_and_another_changes_it(law):
-    first, again, other = (
-        laws.draw(laws.generator(seed), law, (100,), 1.0) for seed in (1, 1, 2)
-    )
+    first, again, other = (laws.draw(laws.generator(seed), law, (100,), 1.0) for seed in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
