@@ -107,20 +107,19 @@ def draw(table: pd.DataFrame) -> Figure:
         linear, last, list(ends.exact[widths]), [f"width {w}" for w in widths], colours
     )
     rows = table[table.width == widths[0]]
-    for name, text, colour, at in (
-        ("price_tanner", "Price-Tanner bound", style.RED, 0.35),
-        ("raghu", "Raghu-type bound,\nconstant ours", style.PURPLE, 0.75),
+    for name, text, colour, at, side in (
+        ("price_tanner", "Price-Tanner bound", style.RED, 0.5, "left"),
+        ("raghu", "Raghu-type bound,\nconstant ours", style.PURPLE, 0.75, "right"),
     ):
         logarithmic.plot(rows.hidden, rows[name], color=colour, linestyle="--")
-        x = at * last
-        y = np.exp(np.interp(x, rows.hidden, np.log(rows[name])))
+        y = np.exp(np.interp(at * last, rows.hidden, np.log(rows[name])))
         logarithmic.annotate(
             text,
-            (x, y),
-            (-4, -3),
+            (at * last, y),
+            (5 if side == "left" else -5, -3),
             textcoords="offset points",
-            ha="right",
-            va="top",
+            ha=side,
+            va="top" if side == "right" else "bottom",
             color=colour,
             fontsize=style.SMALL,
         )

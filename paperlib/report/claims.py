@@ -264,7 +264,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = [found[id] for id in ledger() if id in found]
     verdicts(results)
     print(f"{len(results)} of {len(ledger())} claims judged: {counts(results) or 'none'}.")
-    print(f"Values, intervals and reasons: {folder / 'CLAIMS.md'}")
+    written = (folder / "CLAIMS.md").relative_to(Project.here().root)
+    print(f"Values, intervals and reasons: {written}")
     return 0
 
 
