@@ -217,7 +217,8 @@ def report(found: Mapping[str, Verdict], profile: str) -> str:
     text = [
         f"# Claims, profile {profile}",
         f"{len(judged)} claims: {counts(results.values())}.",
-        "Each rule was fixed before the runs (`paperlib/report/claims.toml`). Brackets behind a "
+        "Each rule was fixed before the runs (`paperlib/report/claims.toml`), but for L9, L13, "
+        "L15, L16b and L18, changed afterwards: see their notes. Brackets behind a "
         "measured value hold its 95 % interval; a value without brackets is exact. Tags: SAW, in "
         "the paper as we read it; INFERRED from it; DERIVED by us; RECALLED, not seen; DIGITISED "
         "from a published figure.",

@@ -75,12 +75,12 @@ def test_margins_are_those_fixed_before_the_runs():
     assert margins("L5") == {"spread": "at most 0.05"}
     assert margins("L6b") == {"deficit": "at most 0.1"}
     assert margins("L7a") == {"deviation": "at most 1e-06"}
+    assert margins("L9")["energy_z_tail"] == "at least 0.001"
     assert margins("L10") == {"variance_growth": "shown, not judged"}
     assert margins("L12")["qq"] == "at least 0.99"
     assert set(margins("L13-sparse").values()) == {"between -0.1 and 0.1"}
     assert margins("L14")["rate_error"] == "at most 0.02"
     assert margins("L16b") == {"variance_ratio": "at most 1.5"}
-    assert margins("L18")["law_nets"] == "at least 2e+04"
 
 
 def test_a_margin_may_depend_on_the_profile(monkeypatch):
