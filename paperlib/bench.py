@@ -3,8 +3,6 @@
     python -m paperlib.bench [--only length|memory] [--quick]
 
 Tables go to the terminal and to build/bench/. A missed target is reported, not an error.
-
-Source: derived here.
 """
 
 import argparse

@@ -1,7 +1,4 @@
-"""The device that a name stands for, or one clear error.
-
-Source: derived here.
-"""
+"""The device that a name stands for, or one clear error."""
 
 import re
 

@@ -1,7 +1,4 @@
-"""Where everything lies: the only module that knows folders.
-
-Source: derived here.
-"""
+"""Where everything lies: the only module that knows folders."""
 
 import os
 from dataclasses import dataclass

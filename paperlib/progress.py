@@ -3,8 +3,6 @@
 PAPERLIB_PROGRESS chooses: "auto" (default: a bar in a terminal and in Jupyter, else lines),
 "log" or "off". The runner and the tests switch it off inside kernels, so that nothing of it gets
 into a notebook's outputs.
-
-Source: derived here.
 """
 
 import os

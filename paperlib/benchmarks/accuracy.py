@@ -1,7 +1,4 @@
-"""How many sample points the plain way needs, and how much work the exact way cannot avoid.
-
-Source: derived here.
-"""
+"""How many sample points the plain way needs, and how much work the exact way cannot avoid."""
 
 import math
 from collections.abc import Sequence

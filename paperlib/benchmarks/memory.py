@@ -1,7 +1,4 @@
-"""Peak memory of `sample_lengths`: bounded by its cap, whatever the number of networks.
-
-Source: derived here.
-"""
+"""Peak memory of `sample_lengths`: bounded by its cap, whatever the number of networks."""
 
 import resource
 import sys

@@ -3,8 +3,6 @@
 The two sides take turns, in rounds, and the quickest round of each counts: whatever else runs on
 the machine only adds time. Both use the same cores and float32 (ours: precision "single", lengths
 summed in float64); our default, float64 throughout, is reported beside.
-
-Source: derived here.
 """
 
 import math

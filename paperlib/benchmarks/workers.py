@@ -1,7 +1,4 @@
-"""A process of its own for each side of a benchmark, on the same cores with as many threads.
-
-Source: derived here.
-"""
+"""A process of its own for each side of a benchmark, on the same cores with as many threads."""
 
 import os
 from collections.abc import Iterator

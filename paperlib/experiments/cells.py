@@ -1,5 +1,6 @@
 """Many architectures at once: sampled length distortion beside the closed forms, a row each."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Unpack
 
@@ -38,25 +39,20 @@ def sample_cells(
             where images are long enough for it.
 
     Columns: `architecture`, `widths`, `n_0`, `n_L`, `hidden` (number of hidden layers),
-    `reciprocal_sum` (Σ1/n_ℓ over hidden layers), `nets`, `mean`, `low`, `high` (95 %), `exact`,
-    `truncated` (5.1 without its O-term), `bound` (C √(n_L/n_0)), `z` (by the exact ceiling of the
-    standard deviation), `variance`, `variance_low`, `variance_high`, `variance_bound`, `ceiling`
-    (both upper bounds of the variance), `pieces` (mean number of linear pieces).
+    `reciprocal_sum` (Σ1/n_ℓ over hidden layers), `truncated` (5.1 without its O-term), `bound`
+    (C √(n_L/n_0)), `variance_bound` (n_L/n_0), and those of `summary`.
     """
     rows = []
     for index, widths in enumerate(architectures):
         exact = theory.mean_length(widths)
-        bounds = theory.variance_bound(widths)
         gap = theory.mean_length_bound(widths) / exact - 1
         wanted = min(rel_error, gap / 3) if gap > 0 else rel_error
-        nets = statistics.nets_needed(exact, bounds.sharp**0.5, wanted, max_nets)
+        sd = theory.variance_bound(widths).sharp ** 0.5
+        nets = statistics.nets_needed(exact, sd, wanted, max_nets)
         # a typical image is exp(-5/4 Σ1/n) long, and float32 knows its points to 1e-7
         single = theory.reciprocal_width_sum(widths) <= 2
         options = {"precision": "single" if single else "double"} | given
         sample = ensemble.sample_images(widths, nets, 1000 * seed + index, **options)
-        energy = statistics.mean_energy(widths)
-        mean = statistics.mean_interval(sample, energy)
-        variance = statistics.variance_interval(sample, energy)
         rows.append(
             {
                 "architecture": label(widths),
@@ -65,20 +61,45 @@ def sample_cells(
                 "n_L": widths[-1],
                 "hidden": len(widths) - 2,
                 "reciprocal_sum": theory.reciprocal_width_sum(widths),
-                "nets": nets,
-                "mean": mean.value,
-                "low": mean.low,
-                "high": mean.high,
-                "exact": exact,
                 "truncated": theory.truncated_mean_length(widths),
                 "bound": theory.mean_length_bound(widths),
-                "z": statistics.z_score(sample.lengths, exact, bounds.sharp**0.5),
-                "variance": variance.value,
-                "variance_low": variance.low,
-                "variance_high": variance.high,
-                "variance_bound": bounds.paper,
-                "ceiling": bounds.sharp,
-                "pieces": float(sample.pieces.mean()),
+                "variance_bound": theory.variance_bound(widths).paper,
+                **summary(widths, sample),
             }
         )
     return pd.DataFrame(rows)
+
+
+def summary(widths: Sequence[int], sample: ensemble.Sample) -> dict[str, float]:
+    """What a sample of networks of the default initialisation says, beside the closed forms.
+
+    Keys: `nets`, `mean`, `low`, `high` (95 %), `exact`, `z` (of the mean, by the exact ceiling of
+    the standard deviation), `variance`, `variance_low`, `variance_high` (by control variate),
+    `plain_variance`, `plain_low`, `plain_high` (of the sample alone), `ceiling` (the sharper upper
+    bound of the variance), `energy` (mean of ‖J_x u‖²), `energy_z` (its z, by an exact ceiling of
+    its standard deviation), `pieces` (mean number of linear pieces).
+    """
+    expected, ceiling = theory.mean_length(widths), theory.variance_bound(widths).sharp
+    energy = statistics.mean_energy(widths)
+    mean = statistics.mean_interval(sample, energy)
+    variance = statistics.variance_interval(sample, energy)
+    plain = statistics.variance_interval(sample)
+    energy_sd = math.sqrt(theory.moment_bound(widths, 4) - energy**2)
+    return {
+        "nets": len(sample.lengths),
+        "mean": mean.value,
+        "low": mean.low,
+        "high": mean.high,
+        "exact": expected,
+        "z": statistics.z_score(sample.lengths, expected, ceiling**0.5),
+        "variance": variance.value,
+        "variance_low": variance.low,
+        "variance_high": variance.high,
+        "plain_variance": plain.value,
+        "plain_low": plain.low,
+        "plain_high": plain.high,
+        "ceiling": ceiling,
+        "energy": float(sample.energies.mean()),
+        "energy_z": statistics.z_score(sample.energies, energy, energy_sd),
+        "pieces": float(sample.pieces.mean()),
+    }

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paperlib import devices
-from paperlib.experiments.cells import label
+from paperlib.experiments.cells import label, summary
 from paperlib.length import batched, blocks, curves, ensemble, exact, statistics, theory
 from paperlib.networks import laws
 from paperlib.report import claims, style
@@ -28,8 +28,7 @@ class Study(NamedTuple):
 
     cells: pd.DataFrame
     """A row a `curve` and `bias_var`: `size` (length of the curve, of a Gaussian segment the mean
-    length), `nets`, `mean` with `low` and `high`, `exact`, `z`, `variance` with `variance_low` and
-    `variance_high`, its `ceiling`, and `pieces` (mean number)."""
+    length), and the columns of `cells.summary`."""
     sets: pd.DataFrame
     """A row a number of `hidden` layers, for one output: `nets`, `mean` length with multiplicity
     with `low` and `high`, `exact`, `z`; `set_mean`, `set_low`, `set_high` of the image as a set;
@@ -164,26 +163,8 @@ def _cell(
     found = ensemble.sample_images(
         widths, nets, seed, curve=curve, bias_var=bias_var, precision=precision, device=device
     )
-    energy, expected = statistics.mean_energy(widths), theory.mean_length(widths)
-    ceiling = theory.variance_bound(widths).sharp
-    mean = statistics.mean_interval(found, energy)
-    variance = statistics.variance_interval(found, energy)
-    return {
-        "curve": name,
-        "bias_var": bias_var,
-        "size": _size(curve, widths[0]),
-        "nets": nets,
-        "mean": mean.value,
-        "low": mean.low,
-        "high": mean.high,
-        "exact": expected,
-        "z": statistics.z_score(found.lengths, expected, ceiling**0.5),
-        "variance": variance.value,
-        "variance_low": variance.low,
-        "variance_high": variance.high,
-        "ceiling": ceiling,
-        "pieces": float(found.pieces.mean()),
-    }
+    size = _size(curve, widths[0])
+    return {"curve": name, "bias_var": bias_var, "size": size, **summary(widths, found)}
 
 
 def _size(curve: str | torch.Tensor, n_0: int) -> float:
@@ -277,13 +258,11 @@ def _usual_length(
 
 
 def _variance_ratio(cells: pd.DataFrame) -> Measured:
-    """Largest over smallest variance; the ends divide the ends of the two cells' intervals."""
-    top, bottom = cells.loc[cells.variance.idxmax()], cells.loc[cells.variance.idxmin()]
-    return Measured(
-        top.variance / bottom.variance,
-        top.variance_low / bottom.variance_high,
-        top.variance_high / bottom.variance_low,
-    )
+    """Largest over smallest plain variance; the ends divide the ends of both intervals."""
+    plain = cells[["plain_variance", "plain_low", "plain_high"]]
+    value, low, high = plain.loc[plain.plain_variance.idxmax()]
+    least, least_low, least_high = plain.loc[plain.plain_variance.idxmin()]
+    return Measured(value / least, low / least_high, high / least_low)
 
 
 def _draw_means(ax: Axes, cells: pd.DataFrame) -> None:

@@ -167,7 +167,7 @@ def variance_by_depth(trend: pd.DataFrame) -> pd.DataFrame:
 def judge(table: pd.DataFrame, trend: pd.DataFrame) -> list[claims.Verdict]:
     """Verdicts on L5 (exact means alone), L9 (`table`) and L10 (`trend`, its first line)."""
     exact = equal_sums(int(table.n_0.iloc[0]), int(table.n_L.iloc[0])).exact
-    variance = table[["variance", "variance_low", "variance_high"]]
+    variance = table[["plain_variance", "plain_low", "plain_high"]]
     cells = f"{len(table)} architectures, {table.nets.min():,} to {table.nets.max():,} networks"
     growth = {key: _growth(rows) for key, rows in trend.groupby(["width", "length"], sort=False)}
     (width, length), first = next(iter(growth.items()))
@@ -181,6 +181,7 @@ def judge(table: pd.DataFrame, trend: pd.DataFrame) -> list[claims.Verdict]:
         claims.check(
             "L9",
             {
+                "energy_z_tail": statistics.z_tail(table.energy_z),
                 "bound_ratio": Measured(*variance.div(table.variance_bound, axis=0).max()),
                 "ceiling_ratio": Measured(*variance.div(table.ceiling, axis=0).max()),
             },

@@ -2,8 +2,6 @@
 
 One page a notebook and a front page with the figures and the verdicts. Pictures are embedded and
 formulas become MathML, so that a page can be mailed or opened from a folder.
-
-Source: derived here.
 """
 
 import argparse

@@ -2,8 +2,6 @@
 
 `claims.toml` holds the claims of both papers. A notebook calls `check`; `figures.save` writes the
 verdicts beside the figure; `python -m paperlib.report.claims` gathers them into CLAIMS.md.
-
-Source: derived here.
 """
 
 import argparse
@@ -93,7 +91,9 @@ class Verdict:
     @property
     def ours(self) -> str:
         """The measured values in one line."""
-        return "; ".join(f"{name} {value}" for name, value in self.measured.items())
+        order = [row["name"] for row in claim(self.id).criteria]
+        names = sorted(self.measured, key=order.index)
+        return "; ".join(f"{name} {self.measured[name]}" for name in names)
 
 
 @cache
@@ -130,7 +130,7 @@ def check(
             that does not hold its value.
     """
     judged = claim(id)
-    rule = judged.rule(current_profile())
+    rule = judged.rule(current_profile().removesuffix("-tweaked"))
     values = _by_name(id, rule, measured, interval)
     outcomes = [criterion.judge(values[name]) for name, criterion in rule.items()]
     verdict = overall(outcomes)
@@ -219,9 +219,9 @@ def report(found: Mapping[str, Verdict], profile: str) -> str:
         f"{len(judged)} claims: {counts(results.values())}.",
         "Each rule was fixed before the runs (`paperlib/report/claims.toml`), but for L9, L13, "
         "L15, L16b and L18, changed afterwards: see their notes. Brackets behind a "
-        "measured value hold its 95 % interval; a value without brackets is exact. Tags: SAW, in "
-        "the paper as we read it; INFERRED from it; DERIVED by us; RECALLED, not seen; DIGITISED "
-        "from a published figure.",
+        "measured value hold its 95 % interval; a value without brackets is exact, or a p-value, "
+        "a count or an extreme of the sample. Tags: SAW, in the paper as we read it; INFERRED "
+        "from it; DERIVED by us; RECALLED, not seen; DIGITISED from a published figure.",
     ]
     for paper, title in TITLES.items():
         rows = [

@@ -1,8 +1,6 @@
 """A figure as four files: png, svg, its data as csv, and a json that says how it was made.
 
 A rerun with the same parameters writes the same bytes.
-
-Source: derived here.
 """
 
 import json

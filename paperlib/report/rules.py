@@ -1,7 +1,4 @@
-"""A measured number with its interval against a margin fixed beforehand: holds, fails or open.
-
-Source: derived here.
-"""
+"""A measured number with its interval against a margin fixed beforehand: holds, fails or open."""
 
 import math
 from collections.abc import Sequence

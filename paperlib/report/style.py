@@ -1,6 +1,6 @@
 """How figures look: fonts, colours, sizes, and the few marks that all notebooks share.
 
-Source: derived here. The qualitative colours are those of Okabe and Ito.
+The qualitative colours are those of Okabe and Ito.
 """
 
 import sys

@@ -1,7 +1,4 @@
-"""Tables that look the same on every run: HTML for notebooks, Markdown for files.
-
-Source: derived here.
-"""
+"""Tables that look the same on every run: HTML for notebooks, Markdown for files."""
 
 import hashlib
 from dataclasses import dataclass

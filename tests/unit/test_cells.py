@@ -33,24 +33,45 @@ def test_sample_resolves_the_mean_from_its_bound():
     assert (row.high - row.low) / 2 < (row.bound - row.exact) / 2
 
 
+WIDTHS, DEPTHS = [5, 10, 20, 30, 40], [1, 2, 3, 4, 5, 6, 8, 10]  # 40 cells, which L1 counts in
+
+
 @pytest.fixture(scope="module")
 def depth_table():
-    return length_depth.sample([10, 20], [1, 4, 10], 5, 5, 0.05, 2000, 1, "cpu")
+    return length_depth.sample(WIDTHS, DEPTHS, 5, 5, 0.03, 4000, 1, "cpu")
+
+
+def verdicts_of(table):
+    return {v.id: v.verdict for v in length_depth.judge(table)}
 
 
 def test_fig1_holds_as_sampled(depth_table):
-    verdicts = {v.id: v.verdict for v in length_depth.judge(depth_table)}
-    assert verdicts == {"L1": "holds", "L2": "holds", "L3": "holds", "L17": "holds"}
+    holds = dict.fromkeys(("L1", "L2", "L3", "L17"), "holds")
+    assert verdicts_of(depth_table) == holds
 
 
-@pytest.mark.parametrize("factor", [2**0.5, 0.8])
+@pytest.mark.parametrize("factor", [2**0.5, 0.8, 1.05, 0.95])
 def test_fig1_turns_red_for_a_biased_sampler(depth_table, factor):
     doctored = depth_table.copy()
-    columns = ["mean", "low", "high"]
-    doctored[columns] *= factor
+    doctored[["mean", "low", "high"]] *= factor
     doctored["z"] += (factor - 1) * doctored.exact / (doctored.ceiling / doctored.nets) ** 0.5
-    verdicts = {v.id: v.verdict for v in length_depth.judge(doctored)}
-    assert verdicts["L1"] == "fails"
+    assert verdicts_of(doctored)["L1"] == "fails"
+
+
+def test_fig1_judges_nothing_that_a_tweak_left_out():
+    small = length_depth.sample([1, 2], [1, 2], 5, 5, 0.5, 100, 1, "cpu")
+    assert [verdicts_of(small)[id] for id in ("L1", "L17")] == ["not run", "not run"]
+    assert verdicts_of(small)["L2"] != "not run"
+    assert verdicts_of(small[small.width == 1])["L2"] == "not run"
+
+
+def test_fig1_slopes_of_exact_means_do_not_depend_on_the_sample(depth_table):
+    other = length_depth.sample(WIDTHS, DEPTHS, 5, 5, 0.2, 200, 2, "cpu")
+    gaps = [
+        next(v for v in length_depth.judge(table) if v.id == "L2").measured["exact_gap"].value
+        for table in (depth_table, other)
+    ]
+    assert gaps[0] == gaps[1]
 
 
 def test_fig1_exact_grid_has_the_known_values():

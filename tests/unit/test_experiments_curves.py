@@ -78,7 +78,7 @@ def test_committed_verdicts_come_out_on_a_small_sample_too(study):
         ("sets", ["z"], 5.0, "L6a", "fails"),
         ("sets", ["deficit", "deficit_low", "deficit_high"], 0.05, "L6b", "holds"),
         ("cells", ["z"], 3.0, "L16a", "fails"),
-        ("cells", ["variance", "variance_low", "variance_high"], 0.2, "L16b", "holds"),
+        ("cells", ["plain_variance", "plain_low", "plain_high"], 0.2, "L16b", "holds"),
     ],
 )
 def test_a_doctored_table_changes_the_verdict(study, table, columns, value, id, verdict):

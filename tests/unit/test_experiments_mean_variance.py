@@ -8,10 +8,11 @@ import pytest
 
 from paperlib.experiments import length_mean_variance as figure
 from paperlib.length import curves, ensemble, statistics, theory
+from paperlib.networks import laws
 
 
 def draw(seed: int = 1) -> pd.DataFrame:
-    return figure.sample(["constant", "alternating"], [10], [2, 4], 5, 5, 0.1, 500, seed, "cpu")
+    return figure.sample(["constant", "alternating"], [10], [2, 4], 5, 5, 0.03, 4000, seed, "cpu")
 
 
 def draw_trend(seed: int = 1) -> pd.DataFrame:
@@ -100,9 +101,18 @@ def test_verdicts(table, trend):
     expected = {"L5": "holds", "L9": "holds", "L10": "not comparable"}
     assert verdicts(table, trend) == expected
     doubled = table.assign(
-        **{key: 3 * table[key] for key in ("variance", "variance_low", "variance_high")}
+        **{key: 4 * table[key] for key in ("plain_variance", "plain_low", "plain_high")}
     )
     assert verdicts(doubled, trend) == expected | {"L9": "fails"}
+
+
+def test_mutation_a_sampler_that_is_too_wide_fails_l9(trend, monkeypatch):
+    right = laws.draw
+    monkeypatch.setattr(
+        laws, "draw", lambda rng, law, shape, variance: right(rng, law, shape, 1.3 * variance)
+    )
+    (result,) = [v for v in figure.judge(draw(), trend) if v.id == "L9"]
+    assert result.verdict == "fails"
 
 
 def test_growth_is_that_of_the_first_line(table, trend):

@@ -10,7 +10,7 @@ from paperlib.length.ensemble import Sample, sample_images
 
 
 def sample_of(lengths, energies):
-    lengths, energies = torch.tensor(lengths).double(), torch.tensor(energies).double()
+    lengths, energies = (torch.as_tensor(np.asarray(x, float)) for x in (lengths, energies))
     return Sample(lengths, energies, torch.ones_like(lengths), lengths)
 
 
@@ -90,6 +90,14 @@ def test_variance_interval_repeats_for_a_seed_and_changes_with_it():
         statistics.variance_interval(sample, 1.0, seed=seed) for seed in (1, 1, 2)
     )
     assert first == again != other
+
+
+def test_plain_variance_takes_nothing_for_granted():
+    sample = sample_images([5, 20, 20, 5], 2000, 3)
+    doubled = sample_of(2 * sample.lengths.numpy(), 4 * sample.energies.numpy())
+    plain, twice = statistics.variance_interval(sample), statistics.variance_interval(doubled)
+    assert plain.value == pytest.approx(float(sample.lengths.var(correction=0)))
+    assert twice == pytest.approx([4 * value for value in plain])
 
 
 def test_nets_needed_gives_the_half_width_that_was_asked_for():
