@@ -146,7 +146,7 @@ def draw(table: pd.DataFrame) -> Figure:
         ("price_tanner", "Price-Tanner bound", style.RED, 0.5, "left"),
         (
             "raghu",
-            f"Raghu-type bound,\nwidth {widths[0]}, constant ours",
+            f"Raghu-type,\nwidth {widths[0]},\nconstant ours",
             style.PURPLE,
             0.75,
             "right",
