@@ -1,6 +1,11 @@
 # Every target is a thin call of a Python command; make's timestamps decide nothing.
 # Works with GNU Make 3.81 and later.
 
+# All paths are relative to this folder.
+ifneq ($(realpath .),$(realpath $(dir $(lastword $(MAKEFILE_LIST)))))
+$(error run make in the folder of this Makefile, e.g. with make -C)
+endif
+
 # A set of parameters: quick, paper.
 PROFILE ?= quick
 # cpu, cuda or mps; empty: what each notebook says.
@@ -31,6 +36,8 @@ help: ## this list
 	@echo 'Options: PROFILE=paper DEVICE=cuda PYTHON=python3 LOCK= -j2'
 
 figures: $(READY) ## every figure whose inputs changed, then the claims
+	@# A request that is refused is refused once, before anything runs.
+	@$(RUN) why $(NAMES) $(PLACE) >/dev/null
 	@status=0; \
 	$(MAKE) --keep-going --no-print-directory $(addprefix run-,$(NAMES)) || status=1; \
 	$(PY) -m paperlib.report.claims --profile $(PROFILE) || status=1; \

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
+QUICK = "quick"  # the profile that is the notebooks' defaults, without a file
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,11 @@ class Project:
     def profiles(self) -> Path:
         """One YAML file a profile: what differs from the notebooks' defaults."""
         return self.notebooks / "profiles"
+
+    @property
+    def profile_names(self) -> list[str]:
+        """`quick`, then the profiles that have a file, by name."""
+        return [QUICK, *sorted(path.stem for path in self.profiles.glob("*.yaml"))]
 
     @property
     def sanitiser(self) -> Path:

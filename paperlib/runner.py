@@ -10,11 +10,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from paperlib.paths import Project
+from paperlib.paths import QUICK, Project
 from paperlib.running.errors import NotebookFailed, Refused
 from paperlib.running.notebooks import code_cells, load, title
 from paperlib.running.parameters import defaults, from_text
-from paperlib.running.profiles import QUICK, notebook_names, notebook_path
+from paperlib.running.profiles import notebook_names, notebook_path
 from paperlib.running.results import write_whole
 from paperlib.running.run import Outcome, Plan, plan, run
 
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None, project: Project | None = None)
 
 
 def _figures(project: Project, options: argparse.Namespace) -> int:
-    names = options.names or notebook_names(project)
+    names = _names(project, options)
     if options.parameters and not options.names:
         raise Refused("-p needs the name of the notebook that it is meant for")
     # Every request is looked at before the first notebook starts.
@@ -72,6 +72,14 @@ def _figures(project: Project, options: argparse.Namespace) -> int:
     return FAILED if failures else 0
 
 
+def _names(project: Project, options: argparse.Namespace) -> list[str]:
+    """The notebooks that were asked for, all where none was named."""
+    names = options.names or notebook_names(project)
+    if not names:
+        raise Refused(f"no notebooks in {project.notebooks}")
+    return names
+
+
 def _overrides(project: Project, name: str, pairs: list[tuple[str, str]]) -> dict[str, Any]:
     if not pairs:
         return {}
@@ -80,7 +88,7 @@ def _overrides(project: Project, name: str, pairs: list[tuple[str, str]]) -> dic
 
 
 def _why(project: Project, options: argparse.Namespace) -> int:
-    for name in options.names:
+    for name in _names(project, options):
         overrides = _overrides(project, name, options.parameters)
         todo = plan(name, options.profile, overrides, device=options.device, project=project)
         reason = todo.reason()
@@ -102,7 +110,7 @@ def _refresh(project: Project, options: argparse.Namespace) -> int:
     from paperlib.running.committed import as_bytes, with_outputs
 
     failures = 0
-    for name in options.names or notebook_names(project):
+    for name in _names(project, options):
         say = _prefixed(name)
         try:
             done = run(name, project=project, cell_timeout=options.cell_timeout or None, say=say)
@@ -171,9 +179,8 @@ def _parser() -> argparse.ArgumentParser:
     refresh = command("refresh", _refresh, "put fresh outputs into the committed notebooks")
     check = command("check", _check, "compare the committed notebooks with what they print now")
     command("list", _list, "list the notebooks and their titles")
-    for sub in (figures, refresh, check):
+    for sub in (figures, why, refresh, check):
         sub.add_argument("names", nargs="*", metavar="NAME", help="notebooks (default: all)")
-    why.add_argument("names", nargs="+", metavar="NAME", help="notebooks")
     for sub in (figures, why):
         sub.add_argument("--profile", default=QUICK, help="a set of overrides (default: quick)")
         sub.add_argument("--device", help="cpu, cuda, cuda:N or mps (default: the notebook's own)")

@@ -112,12 +112,14 @@ def draw(table: pd.DataFrame) -> Figure:
         every = [[rows.n_0.iloc[0], *[width] * d, rows.n_L.iloc[0]] for d in depths]
         for ax in (linear, logarithmic):
             ax.plot(depths, [theory.mean_length(w) for w in every], color=colour)
-            style.intervals(ax, rows.hidden, rows["mean"], rows.low, rows.high, color=colour)
+        for ax, shown in ((linear, rows), (logarithmic, rows[rows.low > 0])):
+            means = shown["mean"]
+            style.intervals(ax, shown.hidden, means, shown.low, shown.high, color=colour)
         truncated = [theory.truncated_mean_length(w) for w in every]
         linear.plot(depths, truncated, color=colour, linestyle=":", linewidth=1)
     ends = table[table.hidden == last].set_index("width")
     for ax in (linear, logarithmic):
-        ax.set(xlabel="hidden layers $L-1$", xlim=(0, last))
+        ax.set(xlabel="hidden layers $L-1$", xlim=(0, 1.02 * last))
     linear.axhline(table.bound.iloc[0], color=style.BLACK, linestyle="--", linewidth=1)
     linear.annotate(
         f"bound {table.bound.iloc[0]:.4f}",
@@ -127,17 +129,24 @@ def draw(table: pd.DataFrame) -> Figure:
         ha="right",
         fontsize=style.SMALL,
     )
-    linear.set(ylabel="mean length distortion", ylim=(0, 1.05))
+    linear.annotate(
+        "dotted: (5.1) without its O-term",
+        (0.02, 0.02),
+        xycoords="axes fraction",
+        color=style.GREY,
+        fontsize=style.SMALL,
+    )
+    linear.set(ylabel="mean length distortion", ylim=(0, 1.1 * table.bound.iloc[0]))
     logarithmic.set(yscale="log", ylabel="mean length distortion", ylim=(1e-5, 2))
     style.end_labels(
-        linear, last, list(ends.exact[widths]), [f"width {w}" for w in widths], colours
+        linear, 1.02 * last, list(ends.exact[widths]), [f"width {w}" for w in widths], colours
     )
     rows = table[table.width == widths[0]]
     for name, text, colour, at, side in (
         ("price_tanner", "Price-Tanner bound", style.RED, 0.5, "left"),
         (
             "raghu",
-            f"Raghu-type bound,\nwidth {widths[0]}, constant ours",
+            f"Raghu-type,\nwidth {widths[0]},\nconstant ours",
             style.PURPLE,
             0.75,
             "right",

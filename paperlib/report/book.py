@@ -16,6 +16,7 @@ from latex2mathml.converter import convert
 from nbconvert import HTMLExporter
 from pygments.formatters import HtmlFormatter
 
+from paperlib.choices import check_choice
 from paperlib.paths import Project
 from paperlib.report import claims
 from paperlib.report.tables import COLOURS, SIGNS
@@ -98,11 +99,20 @@ def write(project: Project, profile: str, folder: Path) -> list[Path]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the book to build/book/<profile> and say where its front page is."""
+    """Write the book to build/book/<profile> and say where its front page is.
+
+    Returns:
+        0, or 1 where it cannot be written, 2 where the profile is unknown.
+    """
     parser = argparse.ArgumentParser(prog="python -m paperlib.report.book", description=__doc__)
     parser.add_argument("--profile", default="quick", help="whose results (default: quick)")
     profile = parser.parse_args(arguments).profile
     project = Project.here()
+    try:
+        check_choice("profile", profile, project.profile_names)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     try:
         front, *pages = write(project, profile, project.build("book") / profile)
     except (OSError, ValueError) as error:

@@ -246,11 +246,21 @@ def report(found: Mapping[str, Verdict], profile: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Gather the verdicts of a profile, print them and write figures/<profile>/CLAIMS.md."""
+    """Gather the verdicts of a profile, print them and write figures/<profile>/CLAIMS.md.
+
+    Returns:
+        0, or 1 where they cannot be gathered, 2 where the profile is unknown.
+    """
     parser = argparse.ArgumentParser(prog="python -m paperlib.report.claims", description=__doc__)
     parser.add_argument("--profile", default="quick", help="folder under figures/ (quick)")
     profile = parser.parse_args(arguments).profile
-    folder = Project.here().figures(profile)
+    project = Project.here()
+    try:
+        check_choice("profile", profile, project.profile_names)
+    except ValueError as error:
+        print(f"claims: {error}", file=sys.stderr)
+        return 2
+    folder = project.figures(profile)
     if not folder.is_dir():
         print(f"No claim is judged yet: run `make figures PROFILE={profile}`.")
         return 0
@@ -265,7 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = [found[id] for id in ledger() if id in found]
     verdicts(results)
     print(f"{len(results)} of {len(ledger())} claims judged: {counts(results) or 'none'}.")
-    written = (folder / "CLAIMS.md").relative_to(Project.here().root)
+    written = (folder / "CLAIMS.md").relative_to(project.root)
     print(f"Values, intervals and reasons: {written}")
     return 0
 

@@ -5,10 +5,8 @@ from typing import Any
 
 import yaml
 
-from paperlib.paths import Project
+from paperlib.paths import QUICK, Project
 from paperlib.running.errors import Refused, require_known
-
-QUICK = "quick"
 
 
 def notebook_names(project: Project) -> list[str]:
@@ -35,11 +33,11 @@ def profile_overrides(project: Project, profile: str) -> dict[str, dict[str, Any
     """
     if profile == QUICK:
         return {}
-    files = {path.stem: path for path in sorted(project.profiles.glob("*.yaml"))}
-    require_known("", "profile", profile, [QUICK, *files])
-    where = files[profile].relative_to(project.root)
+    require_known("", "profile", profile, project.profile_names)
+    path = project.profiles / f"{profile}.yaml"
+    where = path.relative_to(project.root)
     try:
-        content = yaml.safe_load(files[profile].read_text(encoding="utf-8")) or {}
+        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except yaml.YAMLError as error:
         raise Refused(f"{where} is no valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):

@@ -12,13 +12,13 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from paperlib.paths import Project
+from paperlib.paths import QUICK, Project
 from paperlib.running.errors import NotebookFailed, Refused
 from paperlib.running.kernels import kernel_environment
 from paperlib.running.key import Key, checksum, key_of
 from paperlib.running.notebooks import CodeCell, code_cells, load
 from paperlib.running.parameters import defaults, override
-from paperlib.running.profiles import QUICK, notebook_path, profile_overrides
+from paperlib.running.profiles import notebook_path, profile_overrides
 from paperlib.running.results import Record, publish, reason_to_run
 
 DEVICE = "device"  # the parameter that the option of the same name sets

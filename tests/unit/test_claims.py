@@ -269,6 +269,14 @@ def test_the_command_explains_a_bad_figure_file(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err.startswith("claims: claim L1 is judged twice")
 
 
+def test_the_command_refuses_an_unknown_profile(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PAPERLIB_ROOT", str(tmp_path))
+    assert main(["--profile", "quik"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("claims: unknown profile 'quik'; did you mean 'quick'")
+
+
 def test_markdown_escapes_bars_and_line_breaks():
     frame = pd.DataFrame({"a": ["x|y\nz"], "b": [1]})
     assert claims.tables.markdown(frame) == "| a | b |\n| --- | --- |\n| x\\|y z | 1 |"

@@ -20,6 +20,15 @@ def test_the_project_is_found_from_the_source_and_not_from_the_caller(monkeypatc
     assert (Project.here().root / "paperlib" / "paths.py").samefile(paths.__file__)
 
 
+def test_profiles_are_quick_and_those_with_a_file(tmp_path):
+    project = Project(tmp_path)
+    assert project.profile_names == ["quick"]
+    project.profiles.mkdir(parents=True)
+    for name in ("paper.yaml", "long.yaml", "notes.txt"):
+        (project.profiles / name).touch()
+    assert project.profile_names == ["quick", "long", "paper"]
+
+
 @pytest.mark.parametrize("profile", ["quick", "paper"])
 def test_profiles_do_not_share_folders(tmp_path, profile):
     project = Project(tmp_path)

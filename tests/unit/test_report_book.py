@@ -59,3 +59,10 @@ def test_no_notebooks_is_one_clear_error(tmp_path):
     (tmp_path / "notebooks").mkdir()
     with pytest.raises(FileNotFoundError, match="no notebook in"):
         book.write(Project(tmp_path), "quick", tmp_path / "out")
+
+
+def test_an_unknown_profile_is_refused(project, monkeypatch, capsys):
+    monkeypatch.setenv("PAPERLIB_ROOT", str(project.root))
+    assert book.main(["--profile", "quik"]) == 2
+    assert capsys.readouterr().err.startswith("error: unknown profile 'quik'; did you mean 'quick'")
+    assert not (project.root / "build").exists()

@@ -195,3 +195,10 @@ def test_refresh_refuses_to_commit_what_went_to_stderr(workshop):
     assert status == 1
     assert "code cell 2 wrote to stderr: look out" in err
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("command", ["figures", "why", "refresh", "check"])
+def test_no_notebooks_at_all_is_an_error(workshop, command):
+    status, out, err = workshop.command(command)
+    assert (status, out) == (2, "")
+    assert err.startswith("error: no notebooks in ")

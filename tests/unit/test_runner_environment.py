@@ -134,3 +134,28 @@ def test_make_with_an_old_python_is_one_clear_error(tmp_path):
     status, _, err = make(f"PYTHON={old}", "lint")
     assert status == 2
     assert err.splitlines()[0] == f"PYTHON={old}: no Python 3.11 or later"
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [("PROFILE=nope", "unknown profile 'nope'"), ("DEVICE=gpu", "unknown device 'gpu'")],
+)
+def test_a_wrong_profile_or_device_is_refused_once(workshop, request_, message):
+    root = workshop.project.root
+    shutil.copy(ROOT / "Makefile", root)
+    for name in ("a", "b"):
+        workshop.add(name, parameters="device = 'cpu'")
+    settings = {"PYTHON": sys.executable, "PAPERLIB_ROOT": str(root)}
+    status, out, err = make("figures", request_, folder=root, **settings)
+    assert (status, out) == (2, "")
+    refusals = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert len(refusals) == 1
+    assert message in refusals[0]
+    assert not (root / "build").exists()
+
+
+def test_make_acts_on_no_other_folder_than_its_own(tmp_path):
+    status, out, err = make("-f", str(ROOT / "Makefile"), "clean", folder=tmp_path)
+    assert (status, out) == (2, "")
+    assert "run make in the folder of this Makefile" in err
+    assert make("-C", str(ROOT), "-f", "./Makefile", "help", folder=tmp_path)[0] == 0
