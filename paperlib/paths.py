@@ -67,3 +67,10 @@ def data_dir() -> Path:
     root = Project.here().root
     folder = os.environ.get("DATA")
     return root / Path(folder).expanduser() if folder else root / "build" / "data"
+
+
+def store_dir() -> Path:
+    """Folder of the trained runs: `STORE` (from the root if relative), else `build/runs`."""
+    root = Project.here().root
+    folder = os.environ.get("STORE")
+    return root / Path(folder).expanduser() if folder else root / "build" / "runs"
