@@ -14,7 +14,6 @@ import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -110,15 +109,14 @@ def load(name: str, split: str, *, folder: Path | None = None, limit: int | None
     check_choice("split", split, ("train", "test"))
     folder = folder or data_dir()
     try:
-        whole = _read_decoded(name, split, folder)
+        images, labels = _read_decoded(name, split, folder)
     except _NotDecoded:
         prepare(name, folder=folder)
-        whole = _read_decoded(name, split, folder)
-    if limit is None:
-        return whole
-    if laws.check_int("limit", limit, 1) > len(whole):
-        raise ValueError(f"limit must be at most {len(whole)}, the size of {name} {split}.")
-    images, labels = whole.images[:limit].clone(), whole.labels[:limit].clone()
+        images, labels = _read_decoded(name, split, folder)
+    if limit is not None:
+        if laws.check_int("limit", limit, 1) > len(images):
+            raise ValueError(f"limit must be at most {len(images)}, the size of {name} {split}.")
+        images, labels = images[:limit].clone(), labels[:limit].clone()
     return Images(images, labels, name, checksum(images, labels))
 
 
@@ -146,7 +144,8 @@ def prepare(name: str, *, folder: Path | None = None) -> str:
                 _set_aside(name, folder, reason)
                 contents, source = sources.retrieve(name, folder)
                 _write_decoded(name, folder, contents, source)
-            return _record(name, folder)["source"]
+            source, _ = _record(name, folder)
+            return source
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DataError(f"disk full at {folder}: {name} needs about 500 MB there.") from error
@@ -179,32 +178,32 @@ def _array_paths(name: str, split: str, folder: Path) -> tuple[Path, Path]:
     return Path(f"{stem}-images.npy"), Path(f"{stem}-labels.npy")
 
 
-def _record(name: str, folder: Path) -> dict[str, Any]:
-    """What was decoded: `source`, SHA-256 of the `files`, and `checksums` of the splits."""
+def _record(name: str, folder: Path) -> tuple[str, dict[str, str]]:
+    """What was decoded: in words the source, and the SHA-256 of the files by name."""
     path = _record_path(name, folder)
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        return {part: record[part] for part in ("source", "files", "checksums")}
+        return record["source"], dict(record["files"])
     except FileNotFoundError:
         raise _NotDecoded(f"{name} has not been decoded yet") from None
     except (ValueError, KeyError, TypeError):
         raise _NotDecoded(f"{path} is damaged", path) from None
 
 
-def _read_decoded(name: str, split: str, folder: Path) -> Images:
-    """The decoded split, verified; _NotDecoded if it is not there or damaged."""
-    record = _record(name, folder)
+def _read_decoded(name: str, split: str, folder: Path) -> tuple[Tensor, Tensor]:
+    """The decoded images and labels, verified; _NotDecoded if they are not there or damaged."""
+    _, sums = _record(name, folder)
     tensors = []
     for path in _array_paths(name, split, folder):
         try:
             with path.open("rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() != record["files"][path.name]:
+                if hashlib.file_digest(file, "sha256").hexdigest() != sums.get(path.name):
                     raise _NotDecoded(f"{path} is damaged", path)
             tensors.append(torch.from_numpy(np.load(path, allow_pickle=False)))
         except FileNotFoundError:
             raise _NotDecoded(f"{path} is gone") from None
     images, labels = tensors
-    return Images(images, labels, name, record["checksums"][split])
+    return images, labels
 
 
 def _set_aside(name: str, folder: Path, reason: _NotDecoded) -> None:
@@ -217,7 +216,7 @@ def _set_aside(name: str, folder: Path, reason: _NotDecoded) -> None:
 
 def _write_decoded(name: str, folder: Path, contents: dict[str, bytes], source: str) -> None:
     """Decode the raw files; the record comes last, so that it vouches for whole files."""
-    sums, checksums = {}, {}
+    sums = {}
     for split in ("train", "test"):
         raw = [contents[file.name] for file in sources.PUBLISHED[name].split(split)]
         images, labels = _DECODERS[name](raw)
@@ -226,8 +225,7 @@ def _write_decoded(name: str, folder: Path, contents: dict[str, bytes], source: 
             np.save(buffer, array)
             sums[path.name] = hashlib.sha256(buffer.getbuffer()).hexdigest()
             _write_whole(path, buffer.getbuffer())
-        checksums[split] = checksum(torch.from_numpy(images), torch.from_numpy(labels))
-    record = {"source": source, "files": sums, "checksums": checksums}
+    record = {"source": source, "files": sums}
     _write_whole(_record_path(name, folder), json.dumps(record, indent=1).encode() + b"\n")
 
 

@@ -128,6 +128,7 @@ def swap(one, other):
         ("mnist-test-images.npy", lambda _: pickle.dumps([1])),
         ("mnist.json", short),
         ("mnist.json", lambda _: b"{}"),
+        ("mnist.json", lambda content: content.replace(b'"files"', b'"fires"')),
     ],
 )
 def test_a_damaged_decoded_file_is_set_aside_and_made_anew(tiny_data, file, damage):
