@@ -26,17 +26,11 @@ class StoreError(RuntimeError):
 
 
 class Damaged(Exception):
-    """A file that does not hold what was written to it.
-
-    Attributes:
-        path: the file.
-        why: what is wrong with it.
-    """
+    """The file `path` does not hold what was written to it."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{path} {why}")
         self.path = path
-        self.why = why
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> str:

@@ -39,7 +39,7 @@ class Checkpoint:
     Attributes:
         epoch: 0 is at initialisation.
         model: the state dict.
-        momentum: the optimiser's buffers by parameter; empty at epoch 0.
+        momentum: the optimiser's buffers by trained parameter.
         row: what the last epoch was like: epoch, lr, loss, accuracy (means over the training
             images while they were being learned) and seconds. Empty at epoch 0.
     """
@@ -80,19 +80,14 @@ def train(
     """
     device = next(model.parameters()).device
     trained = _trained(model, recipe)
-    optimiser = torch.optim.SGD(
-        trained.values(),
-        lr=recipe.lr,
-        momentum=recipe.momentum,
-        weight_decay=recipe.weight_decay,
-    )
+    optimiser = _Momentum(trained, recipe)
     if start_state is None:
         if on_epoch is not None:
-            on_epoch(_checkpoint(0, model, trained, optimiser, {}))
+            on_epoch(_checkpoint(0, model, optimiser, {}))
     else:
         model.load_state_dict(start_state.model)
-        for name, buffer in start_state.momentum.items():
-            optimiser.state[trained[name]]["momentum_buffer"] = buffer.to(device, copy=True)
+        for name, buffer in optimiser.buffers.items():
+            buffer.copy_(start_state.momentum[name])
 
     pixels, labels = images.images.to(device), images.labels.to(device)
     first = start_state.epoch if start_state else 0
@@ -105,8 +100,6 @@ def train(
     with _threads(recipe.threads):
         for epoch in progress.track(range(first, recipe.epochs), f"{label}: epochs", note):
             start = time.perf_counter()
-            for group in optimiser.param_groups:
-                group["lr"] = lr_at(recipe, epoch)
             loss, accuracy = _epoch(model, optimiser, pixels, labels, recipe, seed, epoch)
             row = {
                 "epoch": epoch + 1,
@@ -116,7 +109,7 @@ def train(
                 "seconds": time.perf_counter() - start,
             }
             if on_epoch is not None:
-                on_epoch(_checkpoint(epoch + 1, model, trained, optimiser, row))
+                on_epoch(_checkpoint(epoch + 1, model, optimiser, row))
     model.eval()
 
 
@@ -137,9 +130,36 @@ def _trained(model: nn.Module, recipe: Recipe) -> dict[str, nn.Parameter]:
     return trained
 
 
+class _Momentum:
+    """SGD with momentum and weight decay, as torch.optim.SGD has it.
+
+    Ours, since making one of torch's imports its compiler, which takes seconds in every process.
+    """
+
+    def __init__(self, parameters: dict[str, nn.Parameter], recipe: Recipe) -> None:
+        self.parameters = parameters
+        self.momentum, self.weight_decay = recipe.momentum, recipe.weight_decay
+        self.buffers = {name: torch.zeros_like(p) for name, p in parameters.items()}
+
+    @torch.no_grad()
+    def step(self, lr: float) -> None:
+        """buffer ← momentum · buffer + (gradient + decay · θ); θ ← θ − lr · buffer."""
+        used = {name: p for name, p in self.parameters.items() if p.grad is not None}
+        parameters = list(used.values())
+        buffers = [self.buffers[name] for name in used]
+        gradients = [p.grad for p in parameters]
+        if self.weight_decay:
+            torch._foreach_add_(gradients, parameters, alpha=self.weight_decay)
+        torch._foreach_mul_(buffers, self.momentum)
+        torch._foreach_add_(buffers, gradients)
+        torch._foreach_add_(parameters, buffers, alpha=-lr)
+        for parameter in parameters:
+            parameter.grad = None
+
+
 def _epoch(
     model: nn.Module,
-    optimiser: torch.optim.Optimizer,
+    optimiser: _Momentum,
     pixels: Tensor,  # (N, C, H, W) uint8
     labels: Tensor,  # (N,)
     recipe: Recipe,
@@ -150,7 +170,7 @@ def _epoch(
     device = pixels.device
     order = data.epoch_order(len(labels), seed, epoch).to(device)
     crops = laws.generator(seed, _AUGMENT, epoch)
-    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    parameters = list(optimiser.parameters.values())
     losses = torch.zeros((), dtype=torch.float64, device=device)
     hits = torch.zeros((), dtype=torch.int64, device=device)
     with _global_seed(seed, epoch, device):
@@ -162,11 +182,10 @@ def _epoch(
             with torch.autocast(device.type, torch.bfloat16, enabled=half):
                 logits = model(data.as_input(batch))  # (batch, classes)
             loss = F.cross_entropy(logits.float(), targets)
-            optimiser.zero_grad()
             loss.backward()
             if recipe.clip_norm is not None:
                 nn.utils.clip_grad_norm_(parameters, recipe.clip_norm)
-            optimiser.step()
+            optimiser.step(lr_at(recipe, epoch))
             losses += loss.detach() * len(targets)
             hits += (logits.detach().argmax(1) == targets).sum()
             if step % CHECK_EVERY == 0:
@@ -187,17 +206,12 @@ def _require_finite(value: Tensor, recipe: Recipe, epoch: int) -> None:
 
 
 def _checkpoint(
-    epoch: int,
-    model: nn.Module,
-    trained: dict[str, nn.Parameter],
-    optimiser: torch.optim.Optimizer,
-    row: dict[str, float],
+    epoch: int, model: nn.Module, optimiser: _Momentum, row: dict[str, float]
 ) -> Checkpoint:
-    buffers = {name: optimiser.state[p].get("momentum_buffer") for name, p in trained.items()}
     return Checkpoint(
         epoch=epoch,
         model={name: _clone(tensor) for name, tensor in model.state_dict().items()},
-        momentum={name: _clone(b) for name, b in buffers.items() if b is not None},
+        momentum={name: _clone(buffer) for name, buffer in optimiser.buffers.items()},
         row=row,
     )
 
