@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
+from paperlib import paths
 from paperlib.networks import mlp
 from paperlib.training import data, loop, runs, sources
 from paperlib.training.data import Images
@@ -87,6 +88,14 @@ def test_the_store_is_where_the_environment_says(synthetic, tmp_path, monkeypatc
     monkeypatch.setenv("STORE", str(tmp_path / "elsewhere"))
     run = get(spec_of(recipe=Recipe(1, 0.05)), images=synthetic)
     assert run.folder.parent == tmp_path / "elsewhere"
+
+
+def test_a_relative_store_starts_at_the_project(monkeypatch):
+    root = paths.Project.here().root
+    monkeypatch.setenv("STORE", "elsewhere")
+    assert paths.store_dir() == root / "elsewhere"
+    monkeypatch.delenv("STORE")
+    assert paths.store_dir() == root / "build" / "runs"
 
 
 def test_only_the_epochs_asked_for_are_kept_beside_the_first_and_the_last(synthetic, tmp_path):
