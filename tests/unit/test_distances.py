@@ -117,7 +117,7 @@ def test_re_randomised_layers_are_as_far_away_as_in_the_figure():
 
 def test_rank_correlation_goes_by_layer_and_not_by_order():
     damage = pd.Series({"layer1": 40.0, "layer2": 5.0, "layer3": 0.0, "layer4": 4.0})
-    moved = pd.Series({"layer4": 0.48, "layer3": 0.08, "layer2": 0.09, "layer1": 0.13})
+    moved = pd.Series({"layer2": 0.09, "layer1": 0.13, "layer4": 0.48, "layer3": 0.08})
     # Ranks 4 3 1 2 and 3 2 1 4: 1 - 6·(1 + 1 + 0 + 4)/(4·15).
     assert rank_correlation(damage, moved) == pytest.approx(0.4)
 

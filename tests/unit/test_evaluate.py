@@ -73,17 +73,29 @@ def residual(seed: int) -> nn.Module:
     return nn.Sequential(nn.Linear(6, 8), Residual(8), Residual(8), nn.Tanh(), nn.Linear(8, 3))
 
 
+def writing_first(seed: int) -> nn.Module:
+    """A network that writes in place to the very images that it is given."""
+    return nn.Sequential(nn.Hardtanh(-0.5, 0.5, inplace=True), nn.Linear(6, 3))
+
+
 def tied(seed: int) -> nn.Module:
     """The first and the third layer are one."""
     shared = nn.Linear(6, 6)
     return nn.Sequential(shared, nn.ReLU(), nn.Linear(6, 6), nn.ReLU(), shared, nn.Linear(6, 3))
 
 
+def hooked(seed: int) -> nn.Module:
+    """A part has a hook, which would be lost if the part were taken apart."""
+    part = nn.Sequential(nn.Linear(6, 8), nn.ReLU())
+    part.register_forward_hook(lambda module, inputs, output: output.flip(1))
+    return nn.Sequential(part, nn.Linear(8, 3))
+
+
 def opaque(seed: int) -> nn.Module:
     return Opaque()
 
 
-NETWORKS = [fully_connected, convolutional, residual, tied, opaque]
+NETWORKS = [fully_connected, convolutional, residual, tied, hooked, opaque]
 GROUPINGS = {
     residual: {"stem": ["0"], "block1": ["1"], "block2": ["2"], "final": ["4"]},
     tied: {"shared": ["0", "4"], "middle": ["2"], "final": ["5"]},
@@ -287,7 +299,7 @@ def test_a_wrong_matrix_does_not_pass_for_brute_force(mutation, monkeypatch):
         assert_brute_force(case)
 
 
-@pytest.mark.parametrize("make", [convolutional, residual, opaque])
+@pytest.mark.parametrize("make", [convolutional, residual, opaque, writing_first])
 @pytest.mark.parametrize("buffers", ["reset", "recompute"])
 def test_model_states_images_and_generator_are_left_as_they_were(make, buffers):
     case = Case.of(make)
