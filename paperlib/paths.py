@@ -63,3 +63,17 @@ def figures_dir() -> Path:
     """
     folder = os.environ.get("PAPERLIB_FIGURES")
     return Path(folder) if folder else Project.here().build("lab") / "figures"
+
+
+def data_dir() -> Path:
+    """Folder of the data sets: `DATA` (a relative one starts at the project), else `build/data`."""
+    root = Project.here().root
+    folder = os.environ.get("DATA")
+    return root / Path(folder).expanduser() if folder else root / "build" / "data"
+
+
+def store_dir() -> Path:
+    """Folder of the trained runs: `STORE` (from the root if relative), else `build/runs`."""
+    root = Project.here().root
+    folder = os.environ.get("STORE")
+    return root / Path(folder).expanduser() if folder else root / "build" / "runs"

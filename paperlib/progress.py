@@ -8,10 +8,13 @@ into a notebook's outputs.
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sized
-from typing import TypeVar, overload
+from collections.abc import Callable, Iterable, Iterator, Sized
+from typing import TYPE_CHECKING, TypeVar, overload
 
 from paperlib.choices import check_choice
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 EVERY = 5.0  # seconds between two lines of a log
 
@@ -19,14 +22,16 @@ T = TypeVar("T")
 
 
 @overload
-def track(items: int, what: str) -> Iterator[int]: ...
+def track(items: int, what: str, note: Callable[[], str] = ...) -> Iterator[int]: ...
 @overload
-def track(items: Iterable[T], what: str) -> Iterator[T]: ...
-def track(items: int | Iterable[T], what: str) -> Iterator[int] | Iterator[T]:
+def track(items: Iterable[T], what: str, note: Callable[[], str] = ...) -> Iterator[T]: ...
+def track(
+    items: int | Iterable[T], what: str, note: Callable[[], str] = str
+) -> Iterator[int] | Iterator[T]:
     """Yield from `items` (or from range(items)) while showing how far the loop is.
 
-    `what` names the work, e.g. "networks of width 20". ValueError if PAPERLIB_PROGRESS is not one
-    of auto, log, off.
+    `what` names the work, e.g. "networks of width 20"; `note()` says after each item what else to
+    show, e.g. the loss. ValueError if PAPERLIB_PROGRESS is not one of auto, log, off.
     """
     if isinstance(items, int):
         items = range(items)
@@ -37,8 +42,8 @@ def track(items: int | Iterable[T], what: str) -> Iterator[int] | Iterator[T]:
     if mode == "auto" and (sys.stderr.isatty() or _in_jupyter()):
         from tqdm.auto import tqdm
 
-        return iter(tqdm(items, desc=what, leave=False))
-    return _logged(items, what)
+        return _noted(tqdm(items, desc=what, leave=False), note)
+    return _logged(items, what, note)
 
 
 def _in_jupyter() -> bool:
@@ -48,7 +53,14 @@ def _in_jupyter() -> bool:
     return hasattr(shell, "kernel")
 
 
-def _logged(items: Iterable[T], what: str) -> Iterator[T]:
+def _noted(bar: "tqdm[T]", note: Callable[[], str]) -> Iterator[T]:
+    """Yield from `bar`, with the note at its end."""
+    for item in bar:
+        yield item
+        bar.set_postfix_str(note(), refresh=False)
+
+
+def _logged(items: Iterable[T], what: str, note: Callable[[], str]) -> Iterator[T]:
     """Yield from `items`, with a line on stderr every few seconds."""
     total = len(items) if isinstance(items, Sized) else None
     start = last = time.monotonic()
@@ -60,4 +72,11 @@ def _logged(items: Iterable[T], what: str) -> Iterator[T]:
             left = (
                 f" of {total}, {(now - start) / done * (total - done):.0f} s left" if total else ""
             )
-            print(f"{what}: {done}{left}", file=sys.stderr, flush=True)
+            more = ", ".join(filter(None, [f"{what}: {done}{left}", note()]))
+            print(more, file=sys.stderr, flush=True)
+
+
+def say(line: str) -> None:
+    """Print a line on stderr, unless progress is switched off."""
+    if os.environ.get("PAPERLIB_PROGRESS", "auto") != "off":
+        print(line, file=sys.stderr, flush=True)

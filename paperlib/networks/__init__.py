@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from torch import nn
 
 from paperlib.choices import check_choice
+from paperlib.networks.classifier import mlp
 from paperlib.networks.fcn import fcn
 
-__all__ = ["build", "fcn", "layers"]
+__all__ = ["build", "fcn", "layers", "mlp"]
 
-_FAMILIES: dict[str, Callable[..., nn.Module]] = {"fcn": fcn}
+_FAMILIES: dict[str, Callable[..., nn.Module]] = {"fcn": fcn, "mlp": mlp}
 
 
 def build(name: str, **options: object) -> nn.Module:

@@ -34,6 +34,27 @@ def test_a_log_gets_lines_with_what_is_left(monkeypatch, capsys):
     assert capsys.readouterr().err == "stream: 1\n"
 
 
+def test_a_note_is_asked_for_after_each_item(monkeypatch, capsys):
+    monkeypatch.setenv("PAPERLIB_PROGRESS", "log")
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    done = []
+    for item in track(2, "epochs", lambda: f"loss {len(done)}"):
+        done.append(item)
+    err = capsys.readouterr().err
+    assert err == "epochs: 1 of 2, 0 s left, loss 1\nepochs: 2 of 2, 0 s left, loss 2\n"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("PAPERLIB_PROGRESS", "auto")
+    assert list(track(2, "epochs", lambda: "loss 7")) == [0, 1]
+
+
+def test_a_line_is_said_unless_progress_is_off(monkeypatch, capsys):
+    monkeypatch.setenv("PAPERLIB_PROGRESS", "log")
+    progress.say("waiting")
+    monkeypatch.setenv("PAPERLIB_PROGRESS", "off")
+    progress.say("never")
+    assert capsys.readouterr().err == "waiting\n"
+
+
 def test_a_short_loop_logs_nothing(monkeypatch, capsys):
     monkeypatch.setenv("PAPERLIB_PROGRESS", "log")
     list(track(3, "counting"))

@@ -1,0 +1,1 @@
+"""Training: real data, recipes, the loop, and the store of trained runs."""

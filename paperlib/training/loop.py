@@ -1,0 +1,240 @@
+"""The training loop: the whole data set as tensors, and every draw keyed by (seed, epoch).
+
+Nothing random outlives an epoch, so a checkpoint at its end is all that a training needs to go on
+exactly as if it had never stopped: weights, buffers and momentum.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from paperlib import networks, progress
+from paperlib.choices import check_choice
+from paperlib.networks import laws
+from paperlib.training import data
+from paperlib.training.data import Images
+from paperlib.training.recipe import Recipe, lr_at
+
+# Stands for what this package makes of a spec; raise it when the same spec gives other numbers.
+VERSION = 1
+
+CHECK_EVERY = 100  # steps between two looks at the loss, each of which waits for the device
+_AUGMENT, _NETWORK = 2, 3  # keys of random streams, apart from the order of the images
+
+
+class Diverged(ArithmeticError):
+    """A training whose loss or weights are no longer finite."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A training after `epoch` whole epochs, as clones on the CPU that later steps leave alone.
+
+    Attributes:
+        epoch: 0 is at initialisation.
+        model: the state dict.
+        momentum: the optimiser's buffers by trained parameter.
+        row: what the last epoch was like: epoch, lr, loss, accuracy (means over the training
+            images while they were being learned) and seconds. Empty at epoch 0.
+    """
+
+    epoch: int
+    model: dict[str, Tensor]
+    momentum: dict[str, Tensor]
+    row: dict[str, float]
+
+
+def train(
+    model: nn.Module,
+    images: Images,
+    recipe: Recipe,
+    seed: int,
+    *,
+    start_state: Checkpoint | None = None,
+    on_epoch: Callable[[Checkpoint], None] | None = None,
+    label: str = "training",
+) -> None:
+    """Train `model` in place, on the device where it is, to classify `images`.
+
+    On one machine's CPU the result is a function of the arguments alone, bit for bit, whether the
+    training was interrupted or not. Frozen parameters no longer require gradients afterwards, and
+    the model is left in eval mode.
+
+    Args:
+        model: uint8 images scaled to [0, 1], `(N, C, H, W)` float32, to logits `(N, classes)`.
+        seed: of the order of the images, of augmentation, and of dropout and the like.
+        start_state: where to go on; None starts with the model as it is.
+        on_epoch: called with a checkpoint at epoch 0, unless there is a `start_state`, and after
+            every epoch.
+        label: what progress lines start with.
+
+    Raises:
+        ValueError: a frozen layer that the model does not have, or nothing left to train.
+        Diverged: the loss or a weight is not finite.
+    """
+    device = next(model.parameters()).device
+    trained = _trained(model, recipe)
+    optimiser = _Momentum(trained, recipe)
+    if start_state is None:
+        if on_epoch is not None:
+            on_epoch(_checkpoint(0, model, optimiser, {}))
+    else:
+        model.load_state_dict(start_state.model)
+        for name, buffer in optimiser.buffers.items():
+            buffer.copy_(start_state.momentum[name])
+
+    pixels, labels = images.images.to(device), images.labels.to(device)
+    first = start_state.epoch if start_state else 0
+    row: dict[str, float] = {}
+
+    def note() -> str:
+        return f"loss {row['loss']:.4f}, accuracy {row['accuracy']:.3f}" if row else ""
+
+    model.train()
+    with _threads(recipe.threads):
+        for epoch in progress.track(range(first, recipe.epochs), f"{label}: epochs", note):
+            start = time.perf_counter()
+            loss, accuracy = _epoch(model, optimiser, pixels, labels, recipe, seed, epoch)
+            row = {
+                "epoch": epoch + 1,
+                "lr": lr_at(recipe, epoch),
+                "loss": loss,
+                "accuracy": accuracy,
+                "seconds": time.perf_counter() - start,
+            }
+            if on_epoch is not None:
+                on_epoch(_checkpoint(epoch + 1, model, optimiser, row))
+    model.eval()
+
+
+def _trained(model: nn.Module, recipe: Recipe) -> dict[str, nn.Parameter]:
+    """The parameters to train, by name; those of frozen layers stop requiring gradients."""
+    frozen: set[str] = set()
+    if recipe.frozen:
+        layers = networks.layers(model)
+        for layer in recipe.frozen:
+            frozen.update(layers[check_choice("layer to freeze", layer, layers)])
+    trained = {}
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name not in frozen)
+        if name not in frozen:
+            trained[name] = parameter
+    if not trained:
+        raise ValueError("every layer is frozen: leave at least one to train.")
+    return trained
+
+
+class _Momentum:
+    """SGD with momentum and weight decay, as torch.optim.SGD has it.
+
+    Ours, since making one of torch's imports its compiler, which takes seconds in every process.
+    """
+
+    def __init__(self, parameters: dict[str, nn.Parameter], recipe: Recipe) -> None:
+        self.parameters = parameters
+        self.momentum, self.weight_decay = recipe.momentum, recipe.weight_decay
+        self.buffers = {name: torch.zeros_like(p) for name, p in parameters.items()}
+
+    @torch.no_grad()
+    def step(self, lr: float) -> None:
+        """buffer ← momentum · buffer + (gradient + decay · θ); θ ← θ − lr · buffer."""
+        used = {name: p for name, p in self.parameters.items() if p.grad is not None}
+        parameters = list(used.values())
+        buffers = [self.buffers[name] for name in used]
+        gradients = [p.grad for p in parameters]
+        if self.weight_decay:
+            torch._foreach_add_(gradients, parameters, alpha=self.weight_decay)
+        torch._foreach_mul_(buffers, self.momentum)
+        torch._foreach_add_(buffers, gradients)
+        torch._foreach_add_(parameters, buffers, alpha=-lr)
+        for parameter in parameters:
+            parameter.grad = None
+
+
+def _epoch(
+    model: nn.Module,
+    optimiser: _Momentum,
+    pixels: Tensor,  # (N, C, H, W) uint8
+    labels: Tensor,  # (N,)
+    recipe: Recipe,
+    seed: int,
+    epoch: int,
+) -> tuple[float, float]:
+    """One pass over the images: mean loss and accuracy on the way."""
+    device = pixels.device
+    order = data.epoch_order(len(labels), seed, epoch).to(device)
+    crops = laws.generator(seed, _AUGMENT, epoch)
+    parameters = list(optimiser.parameters.values())
+    losses = torch.zeros((), dtype=torch.float64, device=device)
+    hits = torch.zeros((), dtype=torch.int64, device=device)
+    with _global_seed(seed, epoch, device):
+        for step, chosen in enumerate(order.split(recipe.batch_size), start=1):
+            batch, targets = pixels[chosen], labels[chosen]
+            if recipe.augment:
+                batch = data.augment(batch, crops)
+            half = recipe.precision == "bfloat16"
+            with torch.autocast(device.type, torch.bfloat16, enabled=half):
+                logits = model(data.as_input(batch))  # (batch, classes)
+            loss = F.cross_entropy(logits.float(), targets)
+            loss.backward()
+            if recipe.clip_norm is not None:
+                nn.utils.clip_grad_norm_(parameters, recipe.clip_norm)
+            optimiser.step(lr_at(recipe, epoch))
+            losses += loss.detach() * len(targets)
+            hits += (logits.detach().argmax(1) == targets).sum()
+            if step % CHECK_EVERY == 0:
+                _require_finite(losses, recipe, epoch)
+    _require_finite(losses, recipe, epoch)
+    for parameter in parameters:
+        _require_finite(parameter.detach().sum(), recipe, epoch)
+    return losses.item() / len(labels), hits.item() / len(labels)
+
+
+def _require_finite(value: Tensor, recipe: Recipe, epoch: int) -> None:
+    if not math.isfinite(value.item()):
+        raise Diverged(
+            f"training diverged in epoch {epoch + 1} of {recipe.epochs}: the loss or a weight is "
+            f"not finite (lr {lr_at(recipe, epoch):g}, clip_norm {recipe.clip_norm}). "
+            "Lower lr, or set clip_norm."
+        )
+
+
+def _checkpoint(
+    epoch: int, model: nn.Module, optimiser: _Momentum, row: dict[str, float]
+) -> Checkpoint:
+    return Checkpoint(
+        epoch=epoch,
+        model={name: _clone(tensor) for name, tensor in model.state_dict().items()},
+        momentum={name: _clone(buffer) for name, buffer in optimiser.buffers.items()},
+        row=row,
+    )
+
+
+def _clone(tensor: Tensor) -> Tensor:
+    """A contiguous copy on the CPU: a state dict is a view that would follow the training."""
+    return tensor.detach().to("cpu", copy=True).contiguous()
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _global_seed(seed: int, epoch: int, device: torch.device) -> Iterator[None]:
+    """Seed the global generators, which dropout draws from, and put them back afterwards."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(laws.generator(seed, _NETWORK, epoch).initial_seed())
+        yield
