@@ -13,6 +13,8 @@ from traitlets.config import Config
 from paperlib.paths import Project
 
 NAME = "python3"
+# A socket's path may have about a hundred characters: 30 of them are left to ours.
+LONGEST_FOLDER = 70
 
 
 @contextmanager
@@ -26,7 +28,7 @@ def private_kernel(environment: Mapping[str, str]) -> Iterator[Config]:
         network ports: no two kernels can pick the same port, nothing can be overheard, and
         ipykernel has no reason to warn about either.
     """
-    with tempfile.TemporaryDirectory(prefix="kernel-") as folder:
+    with tempfile.TemporaryDirectory(prefix="kernel-", dir=_folder_for_sockets()) as folder:
         spec = Path(folder, "kernels", NAME, "kernel.json")
         spec.parent.mkdir(parents=True)
         spec.write_text(
@@ -48,6 +50,12 @@ def private_kernel(environment: Mapping[str, str]) -> Iterator[Config]:
                 del os.environ["JUPYTER_PATH"]
             else:
                 os.environ["JUPYTER_PATH"] = before
+
+
+def _folder_for_sockets() -> str:
+    """The user's temporary folder, or `/tmp` where sockets in that one could not be opened."""
+    chosen = tempfile.gettempdir()
+    return chosen if len(os.fsencode(chosen)) <= LONGEST_FOLDER else "/tmp"
 
 
 def kernel_environment(project: Project, figures: Path, profile: str, key: str) -> dict[str, str]:

@@ -202,3 +202,24 @@ def test_no_notebooks_at_all_is_an_error(workshop, command):
     status, out, err = workshop.command(command)
     assert (status, out) == (2, "")
     assert err.startswith("error: no notebooks in ")
+
+
+@pytest.mark.parametrize("command", ["figures", "why", "refresh", "check", "list"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"cells": 5},
+        {"cells": [5]},
+        {"cells": [{"cell_type": "code"}]},
+        {"cells": [{"cell_type": "markdown", "metadata": {}, "source": [1]}]},
+        {"cells": [{"cell_type": "raw", "metadata": {"tags": 1}, "source": ""}]},
+        {"metadata": None},
+        {"nbformat_minor": "x"},
+    ],
+)
+def test_a_malformed_notebook_is_refused(workshop, command, damage):
+    path = workshop.add("a")
+    path.write_text(json.dumps({**json.loads(path.read_text()), **damage}))
+    status, out, err = workshop.command(command)
+    assert (status, out) == (1 if command == "refresh" else 2, "")
+    assert "a.ipynb is no valid notebook: its metadata or a cell is malformed" in err
