@@ -146,7 +146,14 @@ def sample_images(
     else:
         for block in track(blocks, what):
             table[block] = _on_device(plan, block, dtype, max_bytes)
-    return Sample(*table.flatten(0, 1)[:nets].T.contiguous())
+    sample = Sample(*table.flatten(0, 1)[:nets].T.contiguous())
+    vanished = (sample.lengths == 0) & (sample.spans > 0)
+    if not bool(table.isfinite().all()) or bool(vanished.any()):
+        raise ValueError(
+            "the networks' weights or outputs are not finite numbers, or too large or too small "
+            f"for {precision} precision: choose a scale nearer to 1, or rescale the curve."
+        )
+    return sample
 
 
 def member(
@@ -297,9 +304,7 @@ def _points(curve: str | Tensor | np.ndarray, n_0: int) -> Tensor | None:
     if isinstance(curve, str):
         check_choice("curve", curve, ("gaussian",))
         return None
-    points = torch.as_tensor(curve).detach().to("cpu", torch.float64)
-    exact.check_points(points, n_0)
-    return points
+    return exact.as_points(curve, n_0).cpu()
 
 
 def _cores() -> int:

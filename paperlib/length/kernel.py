@@ -139,9 +139,10 @@ def _find_zeros(left, right, fractions, neurons):
 
 @numba.njit(nogil=True, fastmath=_FAST, cache=True)
 def _rectify(z, slope, h):
+    # not by max and min, which would turn a NaN into 0
     zero = z.dtype.type(0)
     for j in range(z.size):
-        h[j] = max(z[j], zero) + slope * min(z[j], zero)
+        h[j] = z[j] if z[j] > zero else slope * z[j]
 
 
 @numba.njit(nogil=True, fastmath=_FAST, cache=True)
@@ -149,7 +150,7 @@ def _rectify_between(left, right, fraction, slope, h):
     zero = left.dtype.type(0)
     for j in range(left.size):
         value = left[j] + fraction * (right[j] - left[j])
-        h[j] = max(value, zero) + slope * min(value, zero)
+        h[j] = value if value > zero else slope * value
 
 
 @numba.njit(nogil=True, cache=True)

@@ -17,6 +17,8 @@ from paperlib.choices import check_choice
 LAWS = ("gaussian", "uniform", "rademacher", "laplace", "sparse", "torch-default")
 OUTPUTS = ("linear", "linear-he", "relu")
 SPARSE_DENSITY = 0.1
+# between these, float32 entries neither overflow nor lose digits
+_SMALLEST_SD, _LARGEST_SD = 1e-30, 1e30
 
 
 def check_int(what: str, value: object, low: int) -> int:
@@ -115,10 +117,16 @@ def draw(rng: torch.Generator, law: str, shape: Sequence[int], variance: float) 
     """Independent symmetric float32 entries, mean 0 and the given variance, on `rng`'s device.
 
     "sparse" is a Gaussian kept with probability 1/10, at ten times the variance;
-    "torch-default" is uniform (its U(±1/√fan-in) has variance 1/(3 fan-in)).
+    "torch-default" is uniform (its U(±1/√fan-in) has variance 1/(3 fan-in)). Raises ValueError
+    for a variance that float32 entries cannot have.
     """
     check_choice("weight law", law, LAWS)
     sd = math.sqrt(check_real("variance", variance, 0.0))
+    if sd and not _SMALLEST_SD < sd < _LARGEST_SD:
+        raise ValueError(
+            f"a standard deviation of {sd:.3g} is beyond the range of float32, in which weights "
+            "are drawn: choose a scale or bias variance nearer to 1."
+        )
     values = torch.empty(tuple(shape), dtype=torch.float32, device=rng.device)
     if law == "gaussian":
         return values.normal_(0.0, sd, generator=rng)
