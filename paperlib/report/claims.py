@@ -341,4 +341,6 @@ def _by_name(
 
 
 if __name__ == "__main__":
+    # A terminal without the mathematical signs shows a question mark for them.
+    sys.stdout.reconfigure(errors="replace")
     sys.exit(main())
