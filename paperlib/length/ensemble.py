@@ -166,8 +166,15 @@ def member(
 ) -> tuple[nn.Sequential, Tensor]:
     """Network `index` of the sample that `sample_images` draws, and its curve `(K, n_0)`.
 
-    Give the options of the sample; those that do not change the draw are ignored.
+    Give the options of the sample; those that do not change the draw are ignored. Errors as in
+    `sample_images`, and TypeError for a name that is none of its options.
     """
+    for name in options:
+        try:
+            check_choice("option", name, Options.__annotations__)
+        except ValueError as error:
+            raise TypeError(str(error)) from None
+    check_choice("precision", options.get("precision", "double"), DTYPES)
     where = devices.resolve(options.get("device", "cpu"))
     known = Initialisation.__annotations__
     initialisation = Initialisation(**{k: v for k, v in options.items() if k in known})

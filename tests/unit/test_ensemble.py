@@ -253,6 +253,13 @@ def test_a_device_without_float64_is_refused(monkeypatch):
         ensemble.sample_lengths(WIDTHS, 2, 0, device="mps")
 
 
+def test_a_member_refuses_what_a_sample_refuses():
+    with pytest.raises(TypeError, match="unknown option 'slopes'; did you mean 'slope'"):
+        ensemble.member(WIDTHS, 0, 0, slopes=0.3)
+    with pytest.raises(ValueError, match="Allowed: 'double', 'single'"):
+        ensemble.member(WIDTHS, 0, 0, precision="half")
+
+
 def test_a_member_needs_an_index_that_is_there():
     with pytest.raises(ValueError, match="index must be an integer of at least 0"):
         ensemble.member(WIDTHS, 0, -1)
