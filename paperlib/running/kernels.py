@@ -31,10 +31,13 @@ def private_kernel(environment: Mapping[str, str]) -> Iterator[Config]:
     with tempfile.TemporaryDirectory(prefix="kernel-", dir=_folder_for_sockets()) as folder:
         spec = Path(folder, "kernels", NAME, "kernel.json")
         spec.parent.mkdir(parents=True)
+        argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        # A kernel that outlives an interrupted runner by a moment has nothing to say about it.
+        argv.append("--IPKernelApp.log_level=ERROR")
         spec.write_text(
             json.dumps(
                 {
-                    "argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+                    "argv": argv,
                     "display_name": "Python 3 (ipykernel)",
                     "language": "python",
                     "env": {**environment, "IPYTHONDIR": str(Path(folder, "ipython"))},
