@@ -245,10 +245,7 @@ def test_mutation_a_biased_sampler_is_found(monkeypatch):
         ({"weight_law": "normal"}, "Allowed: 'gaussian'"),
         ({"output": "he"}, "Allowed: 'linear'"),
         ({"slope": math.nan}, "finite"),
-        (
-            {"slope": 1e200},
-            "slope must be .* at most 1e\\+75",
-        ),
+        ({"slope": 1e200}, "slope must be .* at most 1e\\+75"),
         ({"scale": -1.0}, "at least 0"),
         ({"scale": 1e200}, "at most 1e\\+75"),
         ({"scale": 1e50}, "beyond the range of float32"),
