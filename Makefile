@@ -20,7 +20,9 @@ ARGS ?=
 # The environment is made again exactly when what it is made from changes.
 STATE := $(word 1,$(shell cat pyproject.toml $(LOCK) | cksum))
 READY := $(if $(PYTHON),check-python,.venv/ready-$(STATE))
-PY    := $(if $(PYTHON),$(PYTHON),.venv/bin/python)
+# A file's name may hold spaces; a command may have words of its own.
+QUOTE := $(if $(PYTHON),$(shell [ -x "$(PYTHON)" ] && echo '"'))
+PY    := $(if $(PYTHON),$(QUOTE)$(PYTHON)$(QUOTE),.venv/bin/python)
 RUN   := $(PY) -m paperlib.runner
 PLACE := --profile $(PROFILE) $(if $(DEVICE),--device $(DEVICE))
 

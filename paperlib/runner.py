@@ -83,6 +83,10 @@ def _names(project: Project, options: argparse.Namespace) -> list[str]:
 def _overrides(project: Project, name: str, pairs: list[tuple[str, str]]) -> dict[str, Any]:
     if not pairs:
         return {}
+    given = [key for key, _ in pairs]
+    twice = next((key for key in given if given.count(key) > 1), None)
+    if twice is not None:
+        raise Refused(f"-p {twice} is given twice: give one value")
     known = defaults(code_cells(load(notebook_path(project, name))), name)
     return {key: from_text(text, known.get(key)) for key, text in pairs}
 
@@ -205,4 +209,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    # A terminal without the mathematical signs shows a question mark for them.
+    sys.stdout.reconfigure(errors="replace")
     sys.exit(main())

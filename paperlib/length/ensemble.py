@@ -125,11 +125,12 @@ def sample_images(
     plan = _Plan.make(widths, seed, where, curve, initialisation)
     nets = laws.check_int("nets", nets, 1)
     dtype = DTYPES[check_choice("precision", precision, DTYPES)]
+    max_bytes = laws.check_int("max_bytes", max_bytes, 1)
     threads = laws.check_int("threads", _cores() if threads is None else threads, 1)
     if max_bytes < plan.block_bytes:
         raise ValueError(
             f"max_bytes = {max_bytes} is below the {plan.block_bytes} bytes that "
-            f"{plan.nets} networks of these widths need at a time."
+            f"{plan.nets} networks of these widths need at a time along such a curve."
         )
 
     blocks = -(-nets // plan.nets)
@@ -146,7 +147,14 @@ def sample_images(
     else:
         for block in track(blocks, what):
             table[block] = _on_device(plan, block, dtype, max_bytes)
-    return Sample(*table.flatten(0, 1)[:nets].T.contiguous())
+    sample = Sample(*table.flatten(0, 1)[:nets].T.contiguous())
+    vanished = (sample.lengths == 0) & (sample.spans > 0)
+    if not bool(table.isfinite().all()) or bool(vanished.any()):
+        raise ValueError(
+            "the networks' weights or outputs are not finite numbers, or too large or too small "
+            f"for {precision} precision: choose a scale nearer to 1, or rescale the curve."
+        )
+    return sample
 
 
 def member(
@@ -159,8 +167,15 @@ def member(
 ) -> tuple[nn.Sequential, Tensor]:
     """Network `index` of the sample that `sample_images` draws, and its curve `(K, n_0)`.
 
-    Give the options of the sample; those that do not change the draw are ignored.
+    Give the options of the sample; those that do not change the draw are ignored. Errors as in
+    `sample_images`, and TypeError for a name that is none of its options.
     """
+    for name in options:
+        try:
+            check_choice("option", name, Options.__annotations__)
+        except ValueError as error:
+            raise TypeError(str(error)) from None
+    check_choice("precision", options.get("precision", "double"), DTYPES)
     where = devices.resolve(options.get("device", "cpu"))
     known = Initialisation.__annotations__
     initialisation = Initialisation(**{k: v for k, v in options.items() if k in known})
@@ -174,7 +189,8 @@ def member(
         slope=plan.slope,
         dtype=dtype,
     )
-    return net, plan.curves(block)[row].cpu()
+    curves = plan.curves(block)
+    return net, curves[row % len(curves)].cpu()
 
 
 @dataclass(frozen=True)
@@ -228,9 +244,16 @@ class _Plan:
 
     @property
     def block_bytes(self) -> int:
-        """Bytes for a block's weights, in both precisions, and for the points of one network."""
-        points = 64 * max(self.widths) * sum(self.widths)
-        return self.nets * self.weights_per_net * (4 + 8) + points * 8
+        """Bytes for a block's weights and curves, and for the points of one network."""
+        # drawn in float32 and kept in float64; the kernel's copy is made when the draws are gone
+        a_weight = 8 + (8 if self.device.type == "cpu" else 4)
+        vertices = 2 if self.curve is None else len(self.curve)
+        curves = self.nets if self.curve is None else 1
+        a_vertex = self.widths[0] * (8 + 8) + 8  # in both precisions, and its arc length
+        # the kernel's two buffers, which may have to grow once
+        room = 4 * vertices + sum(self.widths)
+        points = 4 * room * max(self.widths) * 8
+        return self.nets * self.weights_per_net * a_weight + curves * vertices * a_vertex + points
 
     def draw(self, block: int, dtype: torch.dtype) -> list[blocks.Layer]:
         """The layers of a block of networks."""
@@ -240,9 +263,9 @@ class _Plan:
         )
 
     def curves(self, block: int) -> Tensor:
-        """The points of each network's curve, float64 `(nets, K, n_0)`."""
+        """Points of each network's curve, float64 `(nets, K, n_0)`, or `(1, K, n_0)` if fixed."""
         if self.curve is not None:
-            return self.curve.to(self.device).expand(self.nets, *self.curve.shape)
+            return self.curve.to(self.device)[None]
         rng = laws.generator(self.seed, block, 1, device=self.device)
         return laws.draw(rng, "gaussian", (self.nets, 2, self.widths[0]), 1.0).double()
 
@@ -269,7 +292,13 @@ def _on_device(plan: _Plan, block: int, dtype: torch.dtype, max_bytes: int) -> T
     points = plan.curves(block)
     positions = exact.arc_length(points)
     layers = plan.draw(block, dtype)
-    measured = batched.measure(layers, points.to(dtype), positions, plan.slope, max_bytes)
+    measured = batched.measure(
+        layers,
+        points.to(dtype).expand(plan.nets, -1, -1),
+        positions.expand(plan.nets, -1),
+        plan.slope,
+        max_bytes,
+    )
     return _per_length(measured, positions[:, -1]).cpu()
 
 
@@ -297,9 +326,7 @@ def _points(curve: str | Tensor | np.ndarray, n_0: int) -> Tensor | None:
     if isinstance(curve, str):
         check_choice("curve", curve, ("gaussian",))
         return None
-    points = torch.as_tensor(curve).detach().to("cpu", torch.float64)
-    exact.check_points(points, n_0)
-    return points
+    return exact.as_points(curve, n_0).cpu()
 
 
 def _cores() -> int:

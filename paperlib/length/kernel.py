@@ -15,18 +15,35 @@ COLUMNS = ("length", "energy", "pieces", "span")
 _FAST = {"nsz", "arcp", "contract", "reassoc"}
 
 
-@numba.njit(nogil=True, fastmath=_FAST, cache=True)
+def _can_cache() -> bool:
+    """Whether there is a folder, beside this file or in the user's home, to keep compiled code."""
+    try:
+        numba.njit(cache=True)(_can_cache)
+    except RuntimeError:
+        return False
+    return True
+
+
+_CACHE = _can_cache()
+
+
+@numba.njit(nogil=True, fastmath=_FAST, cache=_CACHE)
 def trace_block(weights, biases, widths, points, positions, slope, rectify_output):
     """Trace one curve through each of a block of networks.
 
     weights: (nets, Σ n_{ℓ-1} n_ℓ), layer after layer, each as (n_ℓ, n_{ℓ-1});
-    biases: (nets, Σ n_ℓ); points: (nets, K, n_0), all three float32 or all three float64;
-    widths: (L+1,) int64; positions: (nets, K) float64, arc length along the curve;
-    slope: of the leaky ReLU; rectify_output: whether an activation follows the last layer.
+    biases: (nets, Σ n_ℓ); points: (nets, K, n_0), or (1, K, n_0) for one curve for all; all three
+    float32 or all three float64; widths: (L+1,) int64; positions: (nets, K) or (1, K) float64, arc
+    length along the curve; slope: of the leaky ReLU; rectify_output: whether an activation follows
+    the last layer.
+
+    A bias of the last layer is left out where no activation follows: it moves the image as a
+    whole, and would cost the digits of an image much shorter than its distance from the origin.
     Returns float64 (nets, 4), by `COLUMNS`: length of the image; ∫‖J_x u‖² dx along the curve;
     number of pieces; max - min of the first output coordinate.
     """
     nets = weights.shape[0]
+    curves = points.shape[0]
     vertices = points.shape[1]
     layers = widths.size - 1
     widest = widths.max()
@@ -45,8 +62,8 @@ def trace_block(weights, biases, widths, points, positions, slope, rectify_outpu
 
     for k in range(nets):
         count = vertices
-        t[:count] = positions[k]
-        acts[: count * widths[0]] = points[k].ravel()
+        t[:count] = positions[k % curves]
+        acts[: count * widths[0]] = points[k % curves].ravel()
         w_start = 0
         b_start = 0
         for layer in range(layers):
@@ -58,14 +75,14 @@ def trace_block(weights, biases, widths, points, positions, slope, rectify_outpu
             b_start += fan_out
             z = pres[: count * fan_out].reshape(count, fan_out)
             np.dot(acts[: count * fan_in].reshape(count, fan_in), weight.T, z)
+            if layer == layers - 1 and not rectify_output:
+                break
             _add(z[0], bias)
             total = count
             for i in range(1, count):
                 _add(z[i], bias)
                 zeros[i - 1] = _count_zeros(z[i - 1], z[i])
                 total += zeros[i - 1]
-            if layer == layers - 1 and not rectify_output:
-                break
             if total > room:
                 room = max(total, 2 * room)
                 pres = _grown(pres, room * widest)
@@ -101,13 +118,13 @@ def trace_block(weights, biases, widths, points, positions, slope, rectify_outpu
     return out
 
 
-@numba.njit(nogil=True, fastmath=_FAST, cache=True)
+@numba.njit(nogil=True, fastmath=_FAST, cache=_CACHE)
 def _add(z, bias):
     for j in range(z.size):
         z[j] += bias[j]
 
 
-@numba.njit(nogil=True, fastmath=_FAST, cache=True)
+@numba.njit(nogil=True, fastmath=_FAST, cache=_CACHE)
 def _count_zeros(left, right):
     # counted in the array's own type, which lets the compiler use whole vectors
     zero, one = left.dtype.type(0), left.dtype.type(1)
@@ -118,7 +135,7 @@ def _count_zeros(left, right):
     return np.int64(count)
 
 
-@numba.njit(nogil=True, fastmath=_FAST, cache=True)
+@numba.njit(nogil=True, fastmath=_FAST, cache=_CACHE)
 def _find_zeros(left, right, fractions, neurons):
     """Zeros between two neighbouring points, in order, by insertion (mostly one or two)."""
     found = 0
@@ -137,29 +154,30 @@ def _find_zeros(left, right, fractions, neurons):
     return found
 
 
-@numba.njit(nogil=True, fastmath=_FAST, cache=True)
+@numba.njit(nogil=True, fastmath=_FAST, cache=_CACHE)
 def _rectify(z, slope, h):
+    # not by max and min, which would turn a NaN into 0
     zero = z.dtype.type(0)
     for j in range(z.size):
-        h[j] = max(z[j], zero) + slope * min(z[j], zero)
+        h[j] = z[j] if z[j] > zero else slope * z[j]
 
 
-@numba.njit(nogil=True, fastmath=_FAST, cache=True)
+@numba.njit(nogil=True, fastmath=_FAST, cache=_CACHE)
 def _rectify_between(left, right, fraction, slope, h):
     zero = left.dtype.type(0)
     for j in range(left.size):
         value = left[j] + fraction * (right[j] - left[j])
-        h[j] = max(value, zero) + slope * min(value, zero)
+        h[j] = value if value > zero else slope * value
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=_CACHE)
 def _grown(buffer, size):
     larger = np.empty(size, buffer.dtype)
     larger[: buffer.size] = buffer
     return larger
 
 
-@numba.njit(nogil=True, fastmath=_FAST, cache=True)
+@numba.njit(nogil=True, fastmath=_FAST, cache=_CACHE)
 def _measure(outputs, t, count, width, out):
     """Length, energy, pieces and span of the polygon with `count` vertices `outputs`."""
     low = high = np.float64(outputs[0])

@@ -24,7 +24,14 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from paperlib.choices import check_choice
-from paperlib.networks.laws import OUTPUTS, check_int, check_real, check_widths
+from paperlib.networks.laws import (
+    OUTPUTS,
+    check_int,
+    check_real,
+    check_scale,
+    check_slope,
+    check_widths,
+)
 
 _LOG_MAX = math.log(np.finfo(np.float64).max)
 
@@ -59,7 +66,7 @@ def mean_length(
     """
     widths = check_widths(widths)
     check_choice("output", output, OUTPUTS)
-    slope, scale = check_real("slope", slope), check_real("scale", scale, 0.0)
+    slope, scale = check_slope(slope), check_scale(scale)
     if scale == 0:
         return 0.0
     log_mean = _log_hidden_factors(widths, slope) + _half_log_ratio(widths)
@@ -160,7 +167,7 @@ def layer_factor(n: int, slope: float = 0.0) -> float:
     With leaky `slope` a it is √(2/((1+a²) n)) E √Z, Z = Σ_i g_i² χ²_{1,i}, g_i = 1 or a.
     log h(n) = -5/(8n) - 3/(8n²) + O(n^{-3}) at slope 0.
     """
-    n, slope = check_int("the width n", n, 1), check_real("slope", slope)
+    n, slope = check_int("the width n", n, 1), check_slope(slope)
     return math.exp(_log_layer_factor(n, slope))
 
 
@@ -174,7 +181,7 @@ def leaky_decay(slope: float) -> float:
 
     5/8 for ReLU, 1/4 for a linear network; derived here.
     """
-    square = check_real("slope", slope) ** 2
+    square = check_slope(slope) ** 2
     return 0.125 * (6 * (1 + square**2) / (1 + square) ** 2 - 1)
 
 

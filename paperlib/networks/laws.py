@@ -17,6 +17,9 @@ from paperlib.choices import check_choice
 LAWS = ("gaussian", "uniform", "rademacher", "laplace", "sparse", "torch-default")
 OUTPUTS = ("linear", "linear-he", "relu")
 SPARSE_DENSITY = 0.1
+_LARGEST = 1e75
+# between these, float32 entries neither overflow nor lose digits
+_SMALLEST_SD, _LARGEST_SD = 1e-30, 1e30
 
 
 def check_int(what: str, value: object, low: int) -> int:
@@ -26,17 +29,28 @@ def check_int(what: str, value: object, low: int) -> int:
     return int(value)
 
 
-def check_real(what: str, value: object, low: float = -math.inf) -> float:
-    """Return `value` as a Python float; ValueError unless it is finite and ≥ `low` (no bools)."""
+def check_real(what: str, value: object, low: float = -math.inf, high: float = math.inf) -> float:
+    """Return `value` as a float; ValueError unless finite and in [`low`, `high`] (no bools)."""
     if (
         isinstance(value, bool)
         or not isinstance(value, Real)
         or not math.isfinite(value)
-        or value < low
+        or not low <= value <= high
     ):
         limit = "" if low == -math.inf else f" of at least {low:g}"
+        limit += "" if high == math.inf else f" {'and ' if limit else ''}at most {high:g}"
         raise ValueError(f"{what} must be a finite number{limit}; got {value!r}.")
     return float(value)
+
+
+def check_slope(slope: object) -> float:
+    """Return a leaky ReLU's slope as a float; ValueError unless float64 can hold its square."""
+    return check_real("slope", slope, -_LARGEST, _LARGEST)
+
+
+def check_scale(scale: object) -> float:
+    """Return the scale c ≥ 0 as a float; ValueError unless float64 can hold its square."""
+    return check_real("scale", scale, 0.0, _LARGEST)
 
 
 def check_widths(widths: Sequence[int]) -> tuple[int, ...]:
@@ -72,7 +86,7 @@ def layer_variances(
     widths = check_widths(widths)
     check_choice("weight law", law, LAWS)
     check_choice("output", output, OUTPUTS)
-    slope, scale = check_real("slope", slope), check_real("scale", scale, 0.0)
+    slope, scale = check_slope(slope), check_scale(scale)
     fans = widths[:-1]
     if law == "torch-default":
         return [scale**2 / (3 * fan) for fan in fans]
@@ -90,7 +104,7 @@ def bias_variances(
     """
     widths = check_widths(widths)
     check_choice("weight law", law, LAWS)
-    bias_var, scale = check_real("bias_var", bias_var, 0.0), check_real("scale", scale, 0.0)
+    bias_var, scale = check_real("bias_var", bias_var, 0.0), check_scale(scale)
     if law == "torch-default":
         return [scale**2 / (3 * fan) for fan in widths[:-1]]
     return [scale**2 * bias_var] * (len(widths) - 1)
@@ -115,10 +129,16 @@ def draw(rng: torch.Generator, law: str, shape: Sequence[int], variance: float) 
     """Independent symmetric float32 entries, mean 0 and the given variance, on `rng`'s device.
 
     "sparse" is a Gaussian kept with probability 1/10, at ten times the variance;
-    "torch-default" is uniform (its U(±1/√fan-in) has variance 1/(3 fan-in)).
+    "torch-default" is uniform (its U(±1/√fan-in) has variance 1/(3 fan-in)). Raises ValueError
+    for a variance that float32 entries cannot have.
     """
     check_choice("weight law", law, LAWS)
     sd = math.sqrt(check_real("variance", variance, 0.0))
+    if sd and not _SMALLEST_SD < sd < _LARGEST_SD:
+        raise ValueError(
+            f"a standard deviation of {sd:.3g} is beyond the range of float32, in which weights "
+            "are drawn: choose a scale or bias variance nearer to 1."
+        )
     values = torch.empty(tuple(shape), dtype=torch.float32, device=rng.device)
     if law == "gaussian":
         return values.normal_(0.0, sd, generator=rng)

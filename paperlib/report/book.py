@@ -59,8 +59,12 @@ def with_mathml(markdown: str) -> str:
 
 
 def page(path: Path) -> tuple[str, str]:
-    """Title and HTML page of one executed notebook."""
-    notebook = nbformat.read(path, as_version=4)
+    """Title and HTML page of one executed notebook; ValueError where it is malformed."""
+    try:
+        notebook = nbformat.read(path, as_version=4)
+        nbformat.validate(notebook)
+    except (AttributeError, KeyError, TypeError, ValueError, nbformat.ValidationError) as error:
+        raise ValueError(f"{path} is no valid notebook: {error}") from None
     title = _title(notebook)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":

@@ -189,23 +189,41 @@ def gather(folder: Path, profile: str) -> dict[str, Verdict]:
     """The verdicts kept in the figures' json files of `folder`, by id.
 
     Raises:
-        ValueError: a claim judged twice, unknown, or judged by margins that the ledger no longer
-            has.
+        ValueError: a damaged file, or a claim judged twice, unknown, or judged by margins that
+            the ledger no longer has.
     """
     found: dict[str, Verdict] = {}
     for path in sorted(folder.glob("*.json")):
-        for row in json.loads(path.read_text(encoding="utf-8")).get("claims", []):
-            result = Verdict.from_row(row)
+        for result in _kept(path, profile):
             if result.id in found:
                 raise ValueError(f"claim {result.id} is judged twice, the second time in {path}.")
             margins = {n: str(c) for n, c in claim(result.id).rule(profile).items()}
-            if result.verdict != "not run" and result.rule != margins:
+            same = result.rule == margins and result.measured.keys() == margins.keys()
+            if result.verdict != "not run" and not same:
                 raise ValueError(
                     f"{path} judges claim {result.id} by a rule that has changed: "
                     f"run `make figure FIG={path.stem} PROFILE={profile}`."
                 )
             found[result.id] = result
     return found
+
+
+def _kept(path: Path, profile: str) -> list[Verdict]:
+    """The verdicts in one figure's json; ValueError with what to do where it is damaged."""
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8")).get("claims", [])
+        results = [Verdict.from_row(row) for row in rows]
+        for result in results:
+            check_choice("verdict", result.verdict, VERDICTS)
+            texts = (result.id, result.reason, result.sample, result.note)
+            if not all(isinstance(text, str) for text in texts):
+                raise TypeError("a text is no text")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path} is damaged ({type(error).__name__}: {error}): "
+            f"run `make figure FIG={path.stem} PROFILE={profile}`."
+        ) from None
+    return results
 
 
 def report(found: Mapping[str, Verdict], profile: str) -> str:
@@ -323,4 +341,6 @@ def _by_name(
 
 
 if __name__ == "__main__":
+    # A terminal without the mathematical signs shows a question mark for them.
+    sys.stdout.reconfigure(errors="replace")
     sys.exit(main())

@@ -13,6 +13,7 @@ from paperlib.running.committed import problems
 from paperlib.running.errors import NotebookFailed, Refused
 from paperlib.running.execute import START_TIMEOUT
 from paperlib.running.kernels import kernel_environment, private_kernel
+from paperlib.running.notebooks import load
 from paperlib.running.profiles import notebook_names, notebook_path
 
 CELL_TIMEOUT = 600  # seconds; also what a killed kernel costs, which nbval does not notice
@@ -28,12 +29,14 @@ def check(project: Project, names: Sequence[str] = (), cell_timeout: int = CELL_
         The exit status of pytest.
 
     Raises:
-        Refused: there is no such notebook.
+        Refused: there is no such notebook, or it is malformed.
         NotebookFailed: a notebook is not fit to be compared; see `committed.problems`.
     """
     paths = [notebook_path(project, name) for name in names or notebook_names(project)]
     if not paths:
         raise Refused(f"no notebooks in {project.notebooks}")
+    for path in paths:
+        load(path)
     unfit = [
         f"{path.stem}: {problem}"
         for path in paths

@@ -13,6 +13,7 @@ import papermill
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 from papermill.exceptions import PapermillExecutionError
+from zmq.error import ZMQError
 
 from paperlib.running.errors import NotebookFailed
 from paperlib.running.kernels import NAME, private_kernel
@@ -79,6 +80,8 @@ def execute(
     partial.write_text(json.dumps(notebook), encoding="utf-8")
     # Its own complaints would double what is said below.
     logging.getLogger("papermill").setLevel(logging.CRITICAL)
+    # An interrupted run leaves tasks behind that nobody asks for their exceptions.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     with private_kernel(environment) as config, _Watch(len(code_cells(notebook)), say) as watch:
         try:
             done = papermill.execute_notebook(
@@ -108,7 +111,7 @@ def execute(
                 "kernel died, probably out of memory: run fewer notebooks at once (-j1), "
                 "or smaller parameters",
             ) from None
-        except RuntimeError as error:
+        except (RuntimeError, ZMQError) as error:
             if watch.number:
                 raise
             raise NotebookFailed(f"the kernel did not start: {error}") from None

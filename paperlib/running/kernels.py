@@ -13,6 +13,8 @@ from traitlets.config import Config
 from paperlib.paths import Project
 
 NAME = "python3"
+# A socket's path may have about a hundred characters: 30 of them are left to ours.
+LONGEST_FOLDER = 70
 
 
 @contextmanager
@@ -26,13 +28,16 @@ def private_kernel(environment: Mapping[str, str]) -> Iterator[Config]:
         network ports: no two kernels can pick the same port, nothing can be overheard, and
         ipykernel has no reason to warn about either.
     """
-    with tempfile.TemporaryDirectory(prefix="kernel-") as folder:
+    with tempfile.TemporaryDirectory(prefix="kernel-", dir=_folder_for_sockets()) as folder:
         spec = Path(folder, "kernels", NAME, "kernel.json")
         spec.parent.mkdir(parents=True)
+        argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        # A kernel that outlives an interrupted runner by a moment has nothing to say about it.
+        argv.append("--IPKernelApp.log_level=ERROR")
         spec.write_text(
             json.dumps(
                 {
-                    "argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+                    "argv": argv,
                     "display_name": "Python 3 (ipykernel)",
                     "language": "python",
                     "env": {**environment, "IPYTHONDIR": str(Path(folder, "ipython"))},
@@ -48,6 +53,12 @@ def private_kernel(environment: Mapping[str, str]) -> Iterator[Config]:
                 del os.environ["JUPYTER_PATH"]
             else:
                 os.environ["JUPYTER_PATH"] = before
+
+
+def _folder_for_sockets() -> str:
+    """The user's temporary folder, or `/tmp` where sockets in that one could not be opened."""
+    chosen = tempfile.gettempdir()
+    return chosen if len(os.fsencode(chosen)) <= LONGEST_FOLDER else "/tmp"
 
 
 def kernel_environment(project: Project, figures: Path, profile: str, key: str) -> dict[str, str]:

@@ -24,15 +24,43 @@ def load(path: Path) -> dict[str, Any]:
     """The content of the notebook file `path`.
 
     Raises:
-        Refused: it is no notebook of format 4.
+        Refused: it cannot be read, or is no notebook of format 4.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise Refused(f"{path.name} is no valid notebook: {error}") from None
     if not isinstance(content, dict) or content.get("nbformat") != 4 or "cells" not in content:
         raise Refused(f"{path.name} is no notebook of format 4")
+    if not _is_well_formed(content):
+        raise Refused(f"{path.name} is no valid notebook: its metadata or a cell is malformed")
     return content
+
+
+def _is_well_formed(content: Mapping[str, Any]) -> bool:
+    return (
+        isinstance(content.get("metadata"), dict)
+        and isinstance(content.get("nbformat_minor"), int)
+        and isinstance(content["cells"], list)
+        and all(map(_is_cell, content["cells"]))
+    )
+
+
+def _is_cell(cell: Any) -> bool:
+    if not isinstance(cell, dict) or not isinstance(cell.get("metadata"), dict):
+        return False
+    kind, tags = cell.get("cell_type"), cell["metadata"].get("tags", [])
+    if kind == "code" and not isinstance(cell.get("outputs"), list):
+        return False
+    return (
+        kind in ("code", "markdown", "raw")
+        and (isinstance(cell.get("source"), str) or _are_texts(cell.get("source")))
+        and _are_texts(tags)
+    )
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def code_cells(content: Mapping[str, Any]) -> list[CodeCell]:

@@ -5,7 +5,8 @@ wins; here every override is checked before a kernel starts.
 """
 
 import ast
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -71,14 +72,16 @@ def override(known: Mapping[str, Any], overrides: Mapping[str, Any], name: str) 
     An int is accepted for a float, a list for a tuple, and anything for a default of None.
 
     Raises:
-        Refused: a parameter is unknown or its value has another type than the default.
+        Refused: a parameter is unknown, or its value has another type than the default or holds a
+            number that is not finite.
     """
     values = dict(known)
     for key, value in overrides.items():
         require_known(name, "parameter", key, known)
         try:
             values[key] = _like(value, known[key])
-        except TypeError as error:
+            _require_finite(values[key])
+        except (TypeError, ValueError) as error:
             raise Refused(f"{name}: parameter {key}: {error}") from None
     return values
 
@@ -99,6 +102,16 @@ def _like(value: Any, default: Any) -> Any:
     )
 
 
+def _require_finite(value: Any) -> None:
+    """ValueError where `value` is NaN or infinite, or holds such a number."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} is not allowed, give a finite number")
+    items = value.values() if isinstance(value, dict) else value
+    if isinstance(items, Iterable) and not isinstance(items, str | bytes):
+        for item in items:
+            _require_finite(item)
+
+
 def _like_one_of(item: Any, defaults: list[Any] | tuple[Any, ...]) -> Any:
     problem: TypeError | None = None
     for default in defaults:
@@ -112,14 +125,19 @@ def _like_one_of(item: Any, defaults: list[Any] | tuple[Any, ...]) -> Any:
 
 
 def _hint(value: Any, default: Any) -> str:
-    if isinstance(value, str) and type(default) in (int, float):
-        try:
-            number = float(value)
-        except ValueError:
-            return ""
-        # YAML 1.1 takes 1e-3 for text, since it lacks the point.
-        return f"; YAML reads this as text, write {number!r} without quotes and with a point"
-    return ""
+    """What to write where `value` is a number of the default's type in another spelling."""
+    if type(value) not in (str, float) or type(default) not in (int, float):
+        return ""
+    try:
+        number = float(value)
+    except ValueError:
+        return ""
+    if not math.isfinite(number) or (type(default) is int and not number.is_integer()):
+        return ""
+    if type(default) is int:
+        return f"; write {int(number)}"
+    # YAML 1.1 takes 1e-3 for text, since it lacks the point.
+    return f"; YAML reads this as text, write {number!r} without quotes and with a point"
 
 
 def from_text(text: str, default: Any) -> Any:
@@ -134,9 +152,9 @@ def from_text(text: str, default: Any) -> Any:
         return text
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError):
         pass
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):
         raise Refused(f"cannot read {text!r}: write a number, a text or [a, list]") from None

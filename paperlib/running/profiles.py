@@ -25,11 +25,26 @@ def notebook_path(project: Project, name: str) -> Path:
     return project.notebooks / f"{name}.ipynb"
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML in which no key may stand twice: the last one would win unseen."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if (key.tag, key.value) in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{key.value!r} stands here twice", key.start_mark
+                )
+            seen.add((key.tag, key.value))
+        return super().construct_mapping(node, deep)
+
+
 def profile_overrides(project: Project, profile: str) -> dict[str, dict[str, Any]]:
     """What `profile` changes: notebook name to parameter values. Nothing for `quick`.
 
     Raises:
-        Refused: the profile is unknown, or its file is not a mapping of notebook names to mappings.
+        Refused: the profile is unknown, or its file is not a mapping of notebook names to mappings,
+            or names something twice.
     """
     if profile == QUICK:
         return {}
@@ -37,8 +52,8 @@ def profile_overrides(project: Project, profile: str) -> dict[str, dict[str, Any
     path = project.profiles / f"{profile}.yaml"
     where = path.relative_to(project.root)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except yaml.YAMLError as error:
+        content = yaml.load(path.read_text(encoding="utf-8"), _Loader) or {}
+    except (yaml.YAMLError, ValueError) as error:
         raise Refused(f"{where} is no valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
         raise Refused(f"{where} must map notebook names to parameters")

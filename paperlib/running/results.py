@@ -33,9 +33,16 @@ class Record:
     def read(cls, path: Path) -> "Record | None":
         """The record in `path`; None where there is none or it is damaged."""
         try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
+            record = cls(**json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return None
+        sound = (
+            isinstance(record.key, dict)
+            and isinstance(record.outputs, dict)
+            and all(isinstance(value, str) for value in record.outputs.values())
+            and isinstance(record.seconds, int | float)
+        )
+        return record if sound else None
 
     def write(self, path: Path) -> None:
         """Put the record into `path`, whole or not at all."""

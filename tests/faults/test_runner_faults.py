@@ -4,8 +4,10 @@ import errno
 import signal
 import time
 
+import papermill
 import psutil
 import pytest
+from zmq.error import ZMQError
 
 from paperlib.running import execute as execute_module
 from paperlib.running import run as run_module
@@ -198,6 +200,24 @@ def test_a_long_notebook_gives_signs_of_life(workshop, monkeypatch):
     said = []
     run("a", project=workshop.project, say=said.append)
     assert any(line.startswith("code cell 2 of 2, ") for line in said)
+
+
+def test_a_long_temporary_folder_is_no_obstacle(workshop, monkeypatch):
+    deep = workshop.project.root / ("d" * 60) / ("e" * 60)
+    deep.mkdir(parents=True)
+    monkeypatch.setattr("tempfile.tempdir", str(deep))
+    workshop.add("a")
+    run("a", project=workshop.project)
+
+
+def test_a_socket_that_cannot_be_opened_is_said_so(workshop, monkeypatch):
+    def too_long(*_, **__):
+        raise ZMQError(errno.ENAMETOOLONG)
+
+    monkeypatch.setattr(papermill, "execute_notebook", too_long)
+    workshop.add("a")
+    with pytest.raises(NotebookFailed, match="kernel did not start"):
+        run("a", project=workshop.project)
 
 
 def test_a_kernel_that_cannot_start_is_said_so(workshop, monkeypatch):

@@ -63,6 +63,21 @@ def test_a_small_memory_cap_cuts_the_batch_and_changes_nothing(monkeypatch):
     assert sizes[-1] == 1
 
 
+def test_many_vertices_are_cut_before_the_first_layer(monkeypatch):
+    layers, points, positions = batch()
+    sizes, baddbmm = [], torch.baddbmm
+    monkeypatch.setattr(torch, "baddbmm", lambda b, z, w: sizes.append(len(z)) or baddbmm(b, z, w))
+    batched.measure(layers, points, positions, 0.0, 3 * 3 * 8 * 8 * 6)
+    assert max(sizes) == 3
+
+
+def test_the_last_bias_costs_no_digits():
+    layers, points, positions = batch()
+    near = batched.measure(layers, points, positions, 0.0, 2**30)
+    layers[-1].bias.fill_(1e12)
+    assert torch.equal(batched.measure(layers, points, positions, 0.0, 2**30), near)
+
+
 def test_a_dead_network_gives_zero_and_leaves_the_others_alone():
     layers, points, positions = batch()
     alive = batched.measure(layers, points, positions, 0.0, 2**30)

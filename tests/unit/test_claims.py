@@ -269,6 +269,26 @@ def test_the_command_explains_a_bad_figure_file(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err.startswith("claims: claim L1 is judged twice")
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "[]",
+        '{"claims": 5}',
+        '{"claims": [{}]}',
+        '{"claims": [{"id": "L1", "verdict": "true", "reason": "", "measured": {}, "rule": {}}]}',
+        '{"claims": [{"id": "L1", "verdict": "holds", "reason": 5, "measured": {}, "rule": {}}]}',
+        b"\xff",
+    ],
+)
+def test_a_damaged_figure_file_is_named_with_the_command_that_makes_it(tmp_path, content):
+    path = tmp_path / "one.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    message = r"one\.json is damaged .*`make figure FIG=one PROFILE=paper`"
+    with pytest.raises(ValueError, match=message):
+        gather(tmp_path, "paper")
+
+
 def test_the_command_refuses_an_unknown_profile(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PAPERLIB_ROOT", str(tmp_path))
     assert main(["--profile", "quik"]) == 2

@@ -92,7 +92,24 @@ def test_neither_threads_nor_the_memory_cap_change_the_sample():
     default = ensemble.sample_images(widths, nets, 3)
     assert same(ensemble.sample_images(widths, nets, 3, threads=1), default)
     assert same(ensemble.sample_images(widths, nets, 3, threads=2), default)
-    assert same(ensemble.sample_images(widths, nets, 3, max_bytes=18_000_000), default)
+    assert same(ensemble.sample_images(widths, nets, 3, max_bytes=15_000_000), default)
+
+
+def test_a_wide_layer_fits_into_the_default_cap():
+    plan = ensemble._Plan.make([5, 1500, 5], 0, torch.device("cpu"), "gaussian", {})
+    assert plan.block_bytes < 2**28
+
+
+def test_a_curve_of_many_vertices_is_held_once_and_counted():
+    # a block holds 256 networks, whose copies of such a curve would take 120 MB
+    polygon, widths, cap = curves.circle(3, sides=20_000), [3, 4, 2], 2**24
+    plan = ensemble._Plan.make(widths, 0, torch.device("cpu"), polygon, {})
+    assert plan.curves(0).shape == (1, 20_001, 3)
+    assert 20_001 * (2 * 3 * 8 + 8) < plan.block_bytes < cap
+    lengths = ensemble.sample_lengths(widths, 2, 0, curve=polygon, max_bytes=cap)
+    for index in range(2):
+        net, points = ensemble.member(widths, 0, index, curve=polygon)
+        assert lengths[index].item() == pytest.approx(exact.trace(net, points).distortion.item())
 
 
 def test_torch_keeps_its_own_thread_count():
@@ -228,10 +245,18 @@ def test_mutation_a_biased_sampler_is_found(monkeypatch):
         ({"weight_law": "normal"}, "Allowed: 'gaussian'"),
         ({"output": "he"}, "Allowed: 'linear'"),
         ({"slope": math.nan}, "finite"),
+        ({"slope": 1e200}, "slope must be .* at most 1e\\+75"),
         ({"scale": -1.0}, "at least 0"),
+        ({"scale": 1e200}, "at most 1e\\+75"),
+        ({"scale": 1e50}, "beyond the range of float32"),
+        ({"scale": 1e29, "precision": "single"}, "not finite numbers"),
+        ({"scale": 1e-43}, "beyond the range of float32"),
+        ({"curve": np.array([[0.0] * 4, [1e-200] * 4])}, "too short for float64"),
         ({"precision": "half"}, "Allowed: 'double', 'single'"),
         ({"threads": 0}, "threads must be an integer of at least 1"),
         ({"max_bytes": 1000}, "max_bytes = 1000 is below the"),
+        ({"max_bytes": 1e9}, "max_bytes must be an integer"),
+        ({"max_bytes": 2**20, "curve": curves.circle(4, sides=20_000)}, "along such a curve"),
         ({"device": "gpu"}, "allowed: cpu, cuda"),
         ({"device": "cuda:99"}, "not available"),
     ],
@@ -247,6 +272,13 @@ def test_a_device_without_float64_is_refused(monkeypatch):
     monkeypatch.setattr(devices, "resolve", torch.device)
     with pytest.raises(ValueError, match="float64, which 'mps' lacks: use 'cpu'"):
         ensemble.sample_lengths(WIDTHS, 2, 0, device="mps")
+
+
+def test_a_member_refuses_what_a_sample_refuses():
+    with pytest.raises(TypeError, match="unknown option 'slopes'; did you mean 'slope'"):
+        ensemble.member(WIDTHS, 0, 0, slopes=0.3)
+    with pytest.raises(ValueError, match="Allowed: 'double', 'single'"):
+        ensemble.member(WIDTHS, 0, 0, precision="half")
 
 
 def test_a_member_needs_an_index_that_is_there():

@@ -116,6 +116,81 @@ def test_a_network_without_linear_layers_is_refused():
         exact.trace(nn.Sequential(nn.ReLU()), [[0.0], [1.0]])
 
 
+class Shifted(nn.Linear):
+    def forward(self, x):
+        return super().forward(x) + x.sum()
+
+
+def test_a_forward_of_one_s_own_is_refused():
+    patched = nn.Linear(2, 2)
+    patched.forward = torch.sin
+    for module in (Shifted(2, 2), patched):
+        with pytest.raises(TypeError, match="PyTorch's own forward"):
+            exact.trace(nn.Sequential(module), [[0.0, 0.0], [1.0, 0.0]])
+
+
+@pytest.mark.parametrize("register", ["register_forward_hook", "register_forward_pre_hook"])
+def test_hooks_are_refused(register):
+    net = nn.Sequential(nn.Linear(2, 2))
+    getattr(net[0], register)(lambda module, *values: None)
+    with pytest.raises(TypeError, match="forward hooks"):
+        exact.trace(net, [[0.0, 0.0], [1.0, 0.0]])
+
+
+def test_parametrised_weights_are_those_that_act():
+    net = nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(2, 2))).double().eval()
+    a, b = net(torch.tensor([[0.0, 0.0], [1.0, 0.0]], dtype=torch.float64)).detach()
+    length = exact.curve_length(net, [[0.0, 0.0], [1.0, 0.0]])
+    assert length.item() == pytest.approx(float((a - b).norm()))
+
+
+def test_layers_that_do_not_fit_together_are_refused():
+    with pytest.raises(ValueError, match="3 outputs is followed by one with 4 inputs"):
+        exact.trace(nn.Sequential(nn.Linear(2, 3), nn.Linear(4, 1)), [[0.0, 0.0], [1.0, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("weight", "bias"), [(math.nan, 0), (math.inf, 0), (1e300, 0), (1, -1e309)]
+)
+def test_networks_that_are_not_finite_are_refused(weight, bias):
+    step = ([[float(weight)]], [float(bias)])
+    with pytest.raises(ValueError, match="not finite numbers"):
+        exact.trace(network(step, step, ([[1.0]], [0.0])), [[-1.0], [3.0]])
+
+
+def test_an_image_too_short_for_float64_is_no_point():
+    with pytest.raises(ValueError, match="too small for float64"):
+        exact.trace(network(([[1e-200], [1e-200]], [0.0, 0.0])), [[-1.0], [3.0]])
+
+
+@pytest.mark.parametrize("size", [1e-160, 1e-320, 1e160, 1e308])
+def test_curves_beyond_the_range_of_float64_are_refused(size):
+    with pytest.raises(ValueError, match="too long or too short for float64"):
+        exact.trace(IDENTITY, [[-size, 0.0], [size, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("points", "message"),
+    [
+        ([["a", "b"], ["c", "d"]], "must be numbers"),
+        ([[0.0, 1.0], [0.0]], "must be numbers"),
+        (np.array([[0, 1j], [1, 0]]), "real numbers"),
+        (torch.tensor([[0, 1j], [1, 0]]), "real numbers"),
+        ([[0, 1j], [1, 0]], "real numbers"),
+    ],
+    ids=["words", "ragged", "complex array", "complex tensor", "complex list"],
+)
+def test_points_that_are_no_real_numbers_are_refused(points, message):
+    with pytest.raises(ValueError, match=message):
+        exact.trace(IDENTITY, points)
+
+
+def test_read_only_and_reversed_arrays_are_curves():
+    points = np.array([[0.0, 1.0], [3.0, 5.0]])
+    points.flags.writeable = False
+    assert exact.curve_length(IDENTITY, points) == exact.curve_length(IDENTITY, points[::-1]) == 5.0
+
+
 @pytest.mark.parametrize(
     "points",
     [[[0.0, 1.0]], [0.0, 1.0], [[0.0], [1.0]], [[[0.0, 1.0]]], np.zeros((0, 2))],

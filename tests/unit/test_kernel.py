@@ -1,3 +1,9 @@
+import importlib.util
+import math
+import os
+import shutil
+
+import numba
 import numpy as np
 import pytest
 import torch
@@ -81,6 +87,40 @@ def test_repeated_points_and_breakpoints_on_vertices_change_nothing():
     np.testing.assert_allclose(
         measure([net], [curve.repeat(2, axis=0)])[0], measure([net], [curve])[0], rtol=1e-13
     )
+
+
+def test_one_curve_serves_all_networks():
+    nets, curve = [fcn([2, 6, 6, 2], seed) for seed in range(3)], polygon(2, 3)
+    np.testing.assert_array_equal(measure(nets, [curve]), measure(nets, [curve] * 3))
+
+
+def test_the_last_bias_costs_no_digits():
+    net, curve = fcn([2, 6, 6, 2], 3, dtype=torch.float64), polygon(2, 3)
+    (near,) = measure([net], [curve])
+    with torch.no_grad():
+        net[-1].bias.fill_(1e12)
+    np.testing.assert_array_equal(measure([net], [curve])[0], near)
+
+
+def test_nan_is_not_turned_into_a_dead_layer():
+    net, curve = fcn([2, 6, 6, 2], 3), polygon(2, 3)
+    with torch.no_grad():
+        net[0].weight[0, 0] = math.nan
+    assert math.isnan(measure([net], [curve])[0, 0])
+
+
+def test_without_a_folder_for_compiled_code_nothing_is_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", os.devnull)
+    monkeypatch.setenv("XDG_CACHE_HOME", os.devnull)
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    copy = tmp_path / "kernel_copy.py"
+    shutil.copy(kernel.__file__, copy)
+    (tmp_path / "__pycache__").touch()  # a file, so that nobody can write into it
+    spec = importlib.util.spec_from_file_location("kernel_copy", copy)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert not module._CACHE
+    assert kernel._CACHE
 
 
 def test_a_dead_layer_gives_zero():

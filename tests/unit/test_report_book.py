@@ -66,3 +66,10 @@ def test_an_unknown_profile_is_refused(project, monkeypatch, capsys):
     assert book.main(["--profile", "quik"]) == 2
     assert capsys.readouterr().err.startswith("error: unknown profile 'quik'; did you mean 'quick'")
     assert not (project.root / "build").exists()
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"nbformat": 4, "nbformat_minor": 5}'])
+def test_a_malformed_notebook_is_named(project, tmp_path, content):
+    (project.notebooks / "one.ipynb").write_text(content)
+    with pytest.raises(ValueError, match=r"one\.ipynb is no valid notebook"):
+        book.write(project, "quick", tmp_path / "out")

@@ -122,6 +122,7 @@ def test_device_sets_the_parameter_where_there_is_one(workshop, monkeypatch):
         (("length_a", "-p", "n", "1.5"), "parameter n: expected int"),
         (("length_a", "--profile", "paper"), "unknown profile 'paper'"),
         (("length_a", "--device", "gpu"), "unknown device 'gpu'; allowed"),
+        (("length_a", "-p", "n", "1", "-p", "n", "2"), "-p n is given twice"),
         (("-p", "n", "1"), "-p needs the name of the notebook"),
     ],
 )
@@ -202,3 +203,31 @@ def test_no_notebooks_at_all_is_an_error(workshop, command):
     status, out, err = workshop.command(command)
     assert (status, out) == (2, "")
     assert err.startswith("error: no notebooks in ")
+
+
+@pytest.mark.parametrize("command", ["figures", "why", "refresh", "check", "list"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"cells": 5},
+        {"cells": [5]},
+        {"cells": [{"cell_type": "code"}]},
+        {"cells": [{"cell_type": "markdown", "metadata": {}, "source": [1]}]},
+        {"cells": [{"cell_type": "raw", "metadata": {"tags": 1}, "source": ""}]},
+        {"metadata": None},
+        {"nbformat_minor": "x"},
+    ],
+)
+def test_a_malformed_notebook_is_refused(workshop, command, damage):
+    path = workshop.add("a")
+    path.write_text(json.dumps({**json.loads(path.read_text()), **damage}))
+    status, out, err = workshop.command(command)
+    assert (status, out) == (1 if command == "refresh" else 2, "")
+    assert "a.ipynb is no valid notebook: its metadata or a cell is malformed" in err
+
+
+def test_a_terminal_without_mathematical_signs_is_served(workshop, monkeypatch):
+    workshop.add("√n")
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    monkeypatch.setenv("PYTHONUTF8", "0")
+    assert workshop.start("list").communicate(timeout=60) == ("?n  About ?n\n", "")

@@ -159,3 +159,13 @@ def test_make_acts_on_no_other_folder_than_its_own(tmp_path):
     assert (status, out) == (2, "")
     assert "run make in the folder of this Makefile" in err
     assert make("-C", str(ROOT), "-f", "./Makefile", "help", folder=tmp_path)[0] == 0
+
+
+@pytest.mark.parametrize("python", ["{}/my python", "env {}/python"])
+def test_an_interpreter_may_have_a_space_in_its_name_or_be_a_command(tmp_path, python):
+    for name in ("my python", "python"):
+        (tmp_path / name).write_text('#!/bin/sh\necho "$@"\n')
+        (tmp_path / name).chmod(0o755)
+    status, out, err = make("bench", f"PYTHON={python.format(tmp_path)}")
+    assert (status, err) == (0, "")
+    assert out.splitlines()[-1] == "-m paperlib.bench"

@@ -110,6 +110,25 @@ def test_yaml_s_text_for_a_float_is_refused_with_what_to_write():
         override({"lr": 0.1}, {"lr": "1e-3"}, "x")
 
 
+@pytest.mark.parametrize("value", ["1e3", 1000.0])
+def test_an_integer_in_another_spelling_is_refused_with_what_to_write(value):
+    with pytest.raises(Refused, match=r"expected int .*; write 1000$"):
+        override({"nets": 1}, {"nets": value}, "x")
+
+
+@pytest.mark.parametrize("value", [1.5, "a", "nan", "1e999"])
+def test_no_integer_is_proposed_where_there_is_none(value):
+    with pytest.raises(Refused, match=r"got (float|str) \S+$"):
+        override({"nets": 1}, {"nets": value}, "x")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [1, [-float("inf")]]])
+def test_numbers_that_are_not_finite_are_refused(value):
+    default = 1.0 if isinstance(value, float) else None
+    with pytest.raises(Refused, match=r"parameter p: .* not allowed, give a finite number"):
+        override({"p": default}, {"p": value}, "x")
+
+
 @pytest.mark.parametrize(
     ("text", "default", "value"),
     [
@@ -127,5 +146,6 @@ def test_values_from_the_command_line(text, default, value):
 
 
 def test_an_unreadable_value_from_the_command_line_is_refused():
-    with pytest.raises(Refused, match="cannot read"):
-        from_text("[1, ", [1])
+    for text in ("[1, ", "2020-13-45"):
+        with pytest.raises(Refused, match="cannot read"):
+            from_text(text, [1])

@@ -48,6 +48,10 @@ def test_an_unknown_profile_is_refused(project):
         ("1: {n: 1}", "unknown notebook 1"),
         ("length_a: [", "no valid YAML"),
         ("- length_a", "must map notebook names"),
+        ("length_a: {n: 1}\nlength_a: {n: 2}", "'length_a' stands here twice"),
+        ("length_a: {n: 1, n: 2}", "'n' stands here twice"),
+        ("length_a: {n: 2020-13-45}", "no valid YAML"),
+        ("? [length_a]\n: {n: 1}", "no valid YAML"),
         ("length_a: 5", "must map parameter names to values, not 5"),
     ],
 )

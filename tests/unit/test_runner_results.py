@@ -106,3 +106,12 @@ def test_a_missing_or_edited_output_is_a_reason(tmp_path):
 
 def test_a_record_of_another_kind_is_a_reason(tmp_path):
     assert "another kind" in reason_to_run(Record({"hash": 1}), KEY, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"key": []}, {"outputs": ["a"]}, {"outputs": {"a": 1}}, {"seconds": "5"}, {"more": 1}],
+)
+def test_a_record_with_wrong_types_is_none(tmp_path, damage):
+    (tmp_path / "r.json").write_text(json.dumps({"key": KEY, **damage}))
+    assert Record.read(tmp_path / "r.json") is None

@@ -42,23 +42,43 @@ def test_sampled_energies_average_to_their_expectation():
     assert abs(float(sample.energies.mean()) - 1.0) < 4 * error
 
 
-def test_interval_is_the_normal_one_where_the_energy_is_the_expected_one():
-    lengths = [0.5, 1.0, 1.5, 1.0]
-    value, low, high = statistics.mean_interval(sample_of(lengths, [0.5, 1.0, 1.5, 1.0]), 1.0)
+def test_interval_is_student_s_where_the_energy_is_the_expected_one():
+    lengths = [0.5, 1.0, 1.5, 1.0] * 10
+    value, low, high = statistics.mean_interval(sample_of(lengths, lengths), 1.0)
     assert value == 1.0
-    assert high - value == pytest.approx(1.959964 * np.std(lengths) / 2)
+    t_39 = 2.0226909
+    assert high - value == pytest.approx(t_39 * np.std(lengths, ddof=1) / math.sqrt(40))
     assert value - low == pytest.approx(high - value)
 
 
 def test_interval_widens_where_the_sample_lacks_the_rare_networks():
-    lengths, energies = [0.1, 0.2, 0.1, 1.0], [0.01, 0.04, 0.01, 1.0]
+    lengths, energies = [0.1, 0.2, 0.1, 1.0] * 10, [0.01, 0.04, 0.01, 1.0] * 10
     usual = statistics.mean_interval(sample_of(lengths, energies), float(np.mean(energies)))
     poor = statistics.mean_interval(sample_of(lengths, energies), 1.0)
     assert poor.value == usual.value and poor.high > usual.high
 
 
 def test_dead_networks_have_no_spread():
-    assert statistics.mean_interval(sample_of([0.0, 0.0], [0.0, 0.0]), 1.0) == (0, 0, 0)
+    for nets in (1, 2, 40):
+        dead = sample_of([0.0] * nets, [0.0] * nets)
+        assert statistics.mean_interval(dead, 1.0) == (0, 0, 0)
+        assert statistics.variance_interval(dead, 1.0) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("nets", [1, 2, 29])
+def test_too_few_networks_give_no_interval(nets):
+    sample = sample_of(np.linspace(1, 2, nets), np.linspace(1, 4, nets))
+    for interval in (statistics.mean_interval, statistics.variance_interval):
+        with pytest.raises(ValueError, match=f"at least 30 networks; got {nets}"):
+            interval(sample, 1.0)
+
+
+def test_a_control_variate_never_leaves_a_spread_of_zero():
+    # energies far above their expectation would bring the variance down to nothing
+    lengths = [1.0, 1.0, 1.0, 2.0] * 10
+    sample = sample_of(lengths, [9.0, 9.0, 9.0, 36.0] * 10)
+    assert statistics.variance_interval(sample, 0.1).value == pytest.approx(np.var(lengths))
+    assert statistics.mean_interval(sample, 0.1).high > 1.25
 
 
 def test_variance_interval_covers_the_exact_variance_of_short_curves():
