@@ -63,8 +63,8 @@ test: lint ## style, unit, property, fault and notebook tests
 lint: $(READY) ## style only
 	$(PY) -m ruff check .
 
-lab: $(READY) ## open the notebooks in JupyterLab
-	$(PY) -m jupyter lab notebooks
+lab: $(READY) ## open the notebooks in JupyterLab: ARGS="--no-browser"
+	$(PY) -m jupyter lab notebooks $(ARGS)
 
 claims: $(READY) ## the papers' claims with our verdicts
 	@$(PY) -m paperlib.report.claims --profile $(PROFILE)

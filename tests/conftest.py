@@ -9,13 +9,14 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import nbformat
 import numpy as np
+import psutil
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from PIL import Image
@@ -38,6 +39,7 @@ class Workshop:
     """A temporary project, and ways to fill it and to run it."""
 
     project: Project
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def add(self, name: str, *code: str, parameters: str = "n = 1") -> Path:
         """Write a notebook: a title, the parameters cell, then cells of `code`."""
@@ -55,14 +57,25 @@ class Workshop:
         return self.add(name, SAVE_CSV.format(name=name))
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start the runner's command in a process of its own."""
-        return subprocess.Popen(
+        """Start the runner's command in a process of its own, which the fixture ends."""
+        process = subprocess.Popen(
             [sys.executable, "-m", "paperlib.runner", *arguments],
             env={**os.environ, "PAPERLIB_ROOT": str(self.project.root)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.started.append(process)
+        return process
+
+    def end(self) -> None:
+        """End what a failed test left running, kernels too, so that it disturbs no other test."""
+        for process in self.started:
+            if process.poll() is None:
+                for child in psutil.Process(process.pid).children(recursive=True):
+                    child.kill()
+                process.kill()
+                process.communicate()
 
     def command(self, *arguments: str) -> tuple[int, str, str]:
         """Run the runner's command here: exit status, what it printed, and its errors."""
@@ -77,13 +90,15 @@ class Workshop:
 
 
 @pytest.fixture
-def workshop(tmp_path: Path) -> Workshop:
+def workshop(tmp_path: Path) -> Iterator[Workshop]:
     """An empty project in a temporary folder."""
     project = Project(tmp_path)
     project.profiles.mkdir(parents=True)
     project.sanitiser.parent.mkdir(parents=True)
     project.sanitiser.write_text(SANITISER.read_text())
-    return Workshop(project)
+    shop = Workshop(project)
+    yield shop
+    shop.end()
 
 
 @pytest.fixture(scope="session")
