@@ -9,7 +9,6 @@ import errno
 import hashlib
 import io
 import json
-import os
 import sys
 import warnings
 from dataclasses import dataclass
@@ -224,22 +223,9 @@ def _write_decoded(name: str, folder: Path, contents: dict[str, bytes], source: 
             buffer = io.BytesIO()
             np.save(buffer, array)
             sums[path.name] = hashlib.sha256(buffer.getbuffer()).hexdigest()
-            _write_whole(path, buffer.getbuffer())
+            files.replace(path, buffer.getbuffer())
     record = {"source": source, "files": sums}
-    _write_whole(_record_path(name, folder), json.dumps(record, indent=1).encode() + b"\n")
-
-
-def _write_whole(path: Path, content: bytes | memoryview) -> None:
-    """Write `content` beside `path`, then rename it: `path` is whole or not there."""
-    beside = path.with_name(f".{path.name}.partial")
-    try:
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    files.replace(_record_path(name, folder), json.dumps(record, indent=1).encode() + b"\n")
 
 
 def _decode_mnist(raw: list[bytes]) -> tuple[np.ndarray, np.ndarray]:

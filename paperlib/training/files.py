@@ -102,15 +102,21 @@ def write_whole(path: Path, content: bytes) -> None:
 
     Raises StoreError if the disk is full or cannot be written.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}{PART}")
+    try:
+        replace(path, content)
+    except OSError as error:
+        raise unwritable(path.parent, error, len(content)) from error
+
+
+def replace(path: Path, content: bytes | memoryview) -> None:
+    """Write `content` beside `path`, then rename it; OSError as the system raises it."""
+    beside = path.with_name(f".{path.name}{PART}")
     try:
         with beside.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
-    except OSError as error:
-        raise unwritable(path.parent, error, len(content)) from error
     finally:
         beside.unlink(missing_ok=True)
 
