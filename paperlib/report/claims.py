@@ -6,7 +6,6 @@ verdicts beside the figure; `python -m paperlib.report.claims` gathers them into
 
 import argparse
 import json
-import os
 import sys
 import tomllib
 from collections import Counter
@@ -18,6 +17,7 @@ from typing import Any, Self
 
 import pandas as pd
 
+from paperlib import atomic
 from paperlib.choices import check_choice
 from paperlib.paths import Project
 from paperlib.report import tables
@@ -284,9 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         found = gather(folder, profile)
-        part = folder / ".CLAIMS.md.part"
-        part.write_text(report(found, profile), encoding="utf-8")
-        os.replace(part, folder / "CLAIMS.md")
+        atomic.write_whole(folder / "CLAIMS.md", report(found, profile).encode())
     except (OSError, ValueError) as error:
         print(f"claims: {error}", file=sys.stderr)
         return 1

@@ -20,6 +20,7 @@ from filelock import FileLock
 from torch import Tensor
 from torch.nn import functional
 
+from paperlib import atomic
 from paperlib.choices import check_choice
 from paperlib.networks import laws
 from paperlib.networks.normalise import Normalise
@@ -140,6 +141,7 @@ def prepare(name: str, *, folder: Path | None = None) -> str:
                 for split in ("train", "test"):
                     _read_decoded(name, split, folder)
             except _NotDecoded as reason:
+                atomic.sweep(_decoded(folder), name)
                 _set_aside(name, folder, reason)
                 contents, source = sources.retrieve(name, folder)
                 _write_decoded(name, folder, contents, source)
@@ -223,9 +225,9 @@ def _write_decoded(name: str, folder: Path, contents: dict[str, bytes], source: 
             buffer = io.BytesIO()
             np.save(buffer, array)
             sums[path.name] = hashlib.sha256(buffer.getbuffer()).hexdigest()
-            files.replace(path, buffer.getbuffer())
+            atomic.write_whole(path, buffer.getbuffer())
     record = {"source": source, "files": sums}
-    files.replace(_record_path(name, folder), json.dumps(record, indent=1).encode() + b"\n")
+    atomic.write_whole(_record_path(name, folder), json.dumps(record, indent=1).encode() + b"\n")
 
 
 def _decode_mnist(raw: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
