@@ -6,7 +6,7 @@ exactly as if it had never stopped: weights, buffers and momentum.
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -80,14 +80,13 @@ def train(
     """
     device = next(model.parameters()).device
     trained = _trained(model, recipe)
-    optimiser = _Momentum(trained, recipe)
+    optimiser = _Optimiser(trained, recipe)
     if start_state is None:
         if on_epoch is not None:
             on_epoch(_checkpoint(0, model, optimiser, {}))
     else:
         model.load_state_dict(start_state.model)
-        for name, buffer in optimiser.buffers.items():
-            buffer.copy_(start_state.momentum[name])
+        optimiser.resume(start_state.momentum)
 
     pixels, labels = images.images.to(device), images.labels.to(device)
     first = start_state.epoch if start_state else 0
@@ -130,36 +129,42 @@ def _trained(model: nn.Module, recipe: Recipe) -> dict[str, nn.Parameter]:
     return trained
 
 
-class _Momentum:
-    """SGD with momentum and weight decay, as torch.optim.SGD has it.
-
-    Ours, since making one of torch's imports its compiler, which takes seconds in every process.
-    """
+class _Optimiser:
+    """torch.optim.SGD on named parameters, with its momentum by name."""
 
     def __init__(self, parameters: dict[str, nn.Parameter], recipe: Recipe) -> None:
         self.parameters = parameters
-        self.momentum, self.weight_decay = recipe.momentum, recipe.weight_decay
-        self.buffers = {name: torch.zeros_like(p) for name, p in parameters.items()}
+        self._sgd = torch.optim.SGD(
+            parameters.values(),
+            lr=recipe.lr,
+            momentum=recipe.momentum,
+            weight_decay=recipe.weight_decay,
+            foreach=True,
+        )
 
-    @torch.no_grad()
     def step(self, lr: float) -> None:
-        """buffer ← momentum · buffer + (gradient + decay · θ); θ ← θ − lr · buffer."""
-        used = {name: p for name, p in self.parameters.items() if p.grad is not None}
-        parameters = list(used.values())
-        buffers = [self.buffers[name] for name in used]
-        gradients = [p.grad for p in parameters]
-        if self.weight_decay:
-            torch._foreach_add_(gradients, parameters, alpha=self.weight_decay)
-        torch._foreach_mul_(buffers, self.momentum)
-        torch._foreach_add_(buffers, gradients)
-        torch._foreach_add_(parameters, buffers, alpha=-lr)
-        for parameter in parameters:
-            parameter.grad = None
+        """One step with the gradients, which are then forgotten."""
+        self._sgd.param_groups[0]["lr"] = lr
+        self._sgd.step()
+        self._sgd.zero_grad()
+
+    @property
+    def momentum(self) -> dict[str, Tensor]:
+        """The buffers by parameter; those that no step has made yet are left out."""
+        state = self._sgd.state
+        buffers = {n: state[p].get("momentum_buffer") for n, p in self.parameters.items()}
+        return {name: buffer for name, buffer in buffers.items() if buffer is not None}
+
+    def resume(self, momentum: Mapping[str, Tensor]) -> None:
+        """Go on with copies of the buffers that `momentum` once gave."""
+        for name, buffer in momentum.items():
+            parameter = self.parameters[name]
+            self._sgd.state[parameter]["momentum_buffer"] = buffer.to(parameter, copy=True)
 
 
 def _epoch(
     model: nn.Module,
-    optimiser: _Momentum,
+    optimiser: _Optimiser,
     pixels: Tensor,  # (N, C, H, W) uint8
     labels: Tensor,  # (N,)
     recipe: Recipe,
@@ -175,7 +180,7 @@ def _epoch(
     hits = torch.zeros((), dtype=torch.int64, device=device)
     with _global_seed(seed, epoch, device):
         for step, chosen in enumerate(order.split(recipe.batch_size), start=1):
-            batch, targets = pixels[chosen], labels[chosen]
+            batch, targets = pixels.index_select(0, chosen), labels.index_select(0, chosen)
             if recipe.augment:
                 batch = data.augment(batch, crops)
             half = recipe.precision == "bfloat16"
@@ -206,12 +211,12 @@ def _require_finite(value: Tensor, recipe: Recipe, epoch: int) -> None:
 
 
 def _checkpoint(
-    epoch: int, model: nn.Module, optimiser: _Momentum, row: dict[str, float]
+    epoch: int, model: nn.Module, optimiser: _Optimiser, row: dict[str, float]
 ) -> Checkpoint:
     return Checkpoint(
         epoch=epoch,
         model={name: _clone(tensor) for name, tensor in model.state_dict().items()},
-        momentum={name: _clone(buffer) for name, buffer in optimiser.buffers.items()},
+        momentum={name: _clone(buffer) for name, buffer in optimiser.momentum.items()},
         row=row,
     )
 

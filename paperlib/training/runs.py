@@ -34,7 +34,7 @@ from paperlib.training.files import Damaged, StoreError
 from paperlib.training.loop import Checkpoint
 from paperlib.training.recipe import Recipe
 
-__all__ = ["Run", "Spec", "StoreError", "get"]
+__all__ = ["Run", "Spec", "StoreError", "finished", "get"]
 
 # The state to go on from is saved when this many times the cost of saving it has passed, so that
 # saving takes at most 1/30 of the time.
@@ -98,6 +98,12 @@ class Spec:
     def folder_name(self) -> str:
         """Name of the run's folder in the store."""
         return f"{self.network}-{self.data}-{self.hash}"
+
+    @property
+    def title(self) -> str:
+        """What is trained, in words."""
+        options = ", ".join(f"{name} {value}" for name, value in self.options.items())
+        return f"{self.network} ({options}) on {self.data}, seed {self.seed}"
 
     def contents(self) -> dict[str, Any]:
         """The spec as JSON values, with the checksums of a known data set and the version of the
@@ -206,6 +212,11 @@ def get(
             return _finished(spec, folder, images)  # another process was faster
         _train(spec, folder, where, images)
         return _finished(spec, folder, images)
+
+
+def finished(spec: Spec, *, store: Path | None = None) -> bool:
+    """Whether the store has the run of `spec`; `get` also verifies its files."""
+    return ((store or paths.store_dir()) / spec.folder_name / "done.json").is_file()
 
 
 def _finished(spec: Spec, folder: Path, images: Images | None) -> Run:
@@ -328,7 +339,7 @@ def _train(spec: Spec, folder: Path, device: torch.device, images: Images | None
         spec.seed,
         start_state=start,
         on_epoch=saver.save,
-        label=f"{spec.network} on {spec.data}, seed {spec.seed}",
+        label=spec.title,
     )
     saver.finish()
 

@@ -1,8 +1,6 @@
 """The training loop, on synthetic images."""
 
 import copy
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -152,20 +150,6 @@ def test_a_training_that_diverges_stops_and_says_what_to_do(synthetic):
     with pytest.raises(Diverged, match=r"in epoch 1 of 5: .*lr 1e\+30.*Lower lr, or set clip_norm"):
         train(net(), synthetic, Recipe(5, 1e30), 0, on_epoch=checkpoints.append)
     assert [c.epoch for c in checkpoints] == [0]
-
-
-def test_a_training_does_not_import_the_compiler():
-    code = """
-import sys, torch
-from paperlib.training.data import Images
-from paperlib.training.loop import train
-from paperlib.training.recipe import Recipe
-images = Images(torch.zeros(8, 1, 2, 2, dtype=torch.uint8), torch.arange(8) % 2, "zeros", "")
-net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2))
-train(net, images, Recipe(1, 0.1, clip_norm=1.0), 0)
-sys.exit("torch._dynamo" in sys.modules)
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_progress_shows_loss_and_accuracy(synthetic, monkeypatch, capsys):

@@ -1,0 +1,122 @@
+"""Trained runs reset layer by layer: errors, damages and distances as tidy tables (§2, Fig. 1)."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import pandas as pd
+
+from paperlib import devices, networks
+from paperlib.experiments.seeds import interval
+from paperlib.progress import track
+from paperlib.robustness import distances, evaluate, joint
+from paperlib.robustness.evaluate import FULL_MODEL, RERANDOMISED
+from paperlib.training import data, runs
+from paperlib.training.runs import Spec
+
+DISTANCES = ("l2_fan_in", "l2_rms", "linf", "relative")
+
+
+class Tables(NamedTuple):
+    """What `measure` returns; `column` is "ReRnd" or an epoch as text, "0" the initialisation."""
+
+    errors: pd.DataFrame
+    """A row each `seed`, `layer` (and `fullmodel`) and `column`: test `error` (for ReRnd the mean
+    over draws, whose sample standard deviation is `sd`), and `damage`, error minus that of the
+    final network on the same images in percentage points, with the ends `low` and `high` of its
+    95 % interval: over images, or for ReRnd over draws."""
+    distances: pd.DataFrame
+    """A row each `seed`, `layer` and `column`: distance from initialisation by each kind of
+    DISTANCES."""
+
+
+def measure(
+    specs: Sequence[Spec],
+    *,
+    test_images: int,
+    rerandomise: int,
+    device: str,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    seed: int = 0,
+) -> Tables:
+    """Reset every layer, or every group of layers, of every run; runs are trained if missing.
+
+    Args:
+        test_images: the first ones of the run's data set.
+        rerandomise: draws of the ReRnd column.
+        groups: name to layers that are reset together; by default each layer alone.
+        seed: of the draws.
+    """
+    rows, moved = [], []
+    for spec in track(specs, "trained networks"):
+        run = runs.get(spec, device=device)
+        model = run.model().to(devices.resolve(device))
+        states = {epoch: run.state(epoch) for epoch in run.epochs}
+        layers = networks.layers(model)
+        if groups is not None:
+            layers = joint.union(layers, groups)
+        test = data.load(spec.data, "test", limit=test_images)
+        outcomes = evaluate.outcomes(
+            model,
+            states,
+            data.as_input(test.images),
+            test.labels,
+            layers=layers,
+            build=spec.build,
+            rerandomise=rerandomise,
+            seed=seed,
+        )
+        rows.append(_errors(outcomes).assign(seed=spec.seed))
+        moved.append(_distances(spec, states, layers, rerandomise, seed).assign(seed=spec.seed))
+    return Tables(_seed_first(pd.concat(rows)), _seed_first(pd.concat(moved)))
+
+
+def grid(table: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Mean over seeds of a column of `measure`'s tables: rows layers, columns checkpoints."""
+    mean = table.groupby(["layer", "column"], sort=False)[value].mean().unstack()
+    return mean.reindex(index=table.layer.unique(), columns=table.column.unique())
+
+
+def at(errors: pd.DataFrame, column: str, value: str = "damage") -> pd.DataFrame:
+    """One column of the errors, e.g. "0": rows seeds, columns layers; without `fullmodel`."""
+    rows = errors[(errors.column == column) & (errors.layer != FULL_MODEL)]
+    return rows.pivot(index="seed", columns="layer", values=value)[rows.layer.unique()]
+
+
+def over_seeds(errors: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Damage by layer at a column, in points: `damage`, `low`, `high` (95 % over seeds)."""
+    found = {layer: interval(values) for layer, values in at(errors, column).items()}
+    rows = [(layer, m.value, m.low, m.high) for layer, m in found.items()]
+    return pd.DataFrame(rows, columns=["layer", "damage", "low", "high"]).set_index("layer")
+
+
+def final_error(errors: pd.DataFrame) -> pd.Series:
+    """Test error of the final network by seed."""
+    full = errors[errors.layer == FULL_MODEL]
+    return full[full.column == full.column.iloc[-1]].set_index("seed").error
+
+
+def _errors(outcomes: evaluate.Outcomes) -> pd.DataFrame:
+    table = evaluate.errors(outcomes)
+    rows = evaluate.damage(outcomes)
+    rows["error"] = [table.loc[row.layer, row.column] for row in rows.itertuples()]
+    spread = table.attrs.get("sd", {})
+    rows["sd"] = rows.layer.map(spread).where(rows.column == RERANDOMISED)
+    rows["column"] = rows.column.astype(str)
+    return rows[["layer", "column", "error", "sd", "damage", "low", "high"]]
+
+
+def _distances(
+    spec: Spec,
+    states: evaluate.States,
+    layers: Mapping[str, Sequence[str]],
+    rerandomise: int,
+    seed: int,
+) -> pd.DataFrame:
+    options = {"build": spec.build, "rerandomise": rerandomise, "seed": seed}
+    by_kind = {kind: distances.table(states, layers, kind, **options).stack() for kind in DISTANCES}
+    rows = pd.DataFrame(by_kind).rename_axis(["layer", "column"]).reset_index()
+    return rows.assign(column=rows.column.astype(str))
+
+
+def _seed_first(table: pd.DataFrame) -> pd.DataFrame:
+    return table[["seed", *table.columns.drop("seed")]].reset_index(drop=True)

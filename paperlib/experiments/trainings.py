@@ -1,0 +1,134 @@
+"""Which trained runs the notebooks need, and the training of those that are missing, in parallel.
+
+`python -m paperlib.experiments.trainings --help` is what `make runs` calls.
+"""
+
+import argparse
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from typing import Any
+
+from paperlib.experiments import layers_fcn
+from paperlib.paths import QUICK, Project
+from paperlib.running.errors import Refused
+from paperlib.running.run import plan
+from paperlib.training import data, runs
+from paperlib.training.loop import Diverged
+from paperlib.training.runs import Spec, StoreError
+
+FAILED, REFUSED, NO_DATA, INTERRUPTED = 1, 2, 3, 130
+
+# Notebook to the function that says, for its parameters of the same names, which runs it needs.
+NEEDED: dict[str, Callable[..., list[Spec]]] = {
+    "layers_fig01_fcn_mnist": layers_fcn.specs,
+}
+
+
+def needed(name: str, parameters: Mapping[str, Any]) -> list[Spec]:
+    """The runs that the notebook `name` asks for with these parameters; [] if it trains nothing."""
+    if name not in NEEDED:
+        return []
+    specs = NEEDED[name]
+    return specs(**{key: parameters[key] for key in inspect.signature(specs).parameters})
+
+
+def missing(specs: Sequence[Spec]) -> list[Spec]:
+    """Those that are not in the store yet, each once, in order."""
+    once = {spec.folder_name: spec for spec in specs}
+    return [spec for spec in once.values() if not runs.finished(spec)]
+
+
+def train(specs: Sequence[Spec], jobs: int, device: str) -> int:
+    """Train `specs` in `jobs` processes; the number of those that failed, whose errors are shown.
+
+    A failure leaves the other trainings alone.
+    """
+    failures = 0
+    with ProcessPoolExecutor(jobs, get_context("spawn"), _log_progress) as pool:
+        waiting = {pool.submit(_train, spec, device): spec for spec in specs}
+        for number, future in enumerate(as_completed(waiting), 1):
+            try:
+                line = f"trained in {future.result():.0f} s"
+            except BrokenProcessPool:
+                failures += 1
+                line = "its process died, probably out of memory: use fewer jobs"
+            except (Diverged, StoreError, ValueError) as error:
+                failures += 1
+                line = f"FAILED: {error}"
+            print(f"[{number}/{len(specs)}] {waiting[future].title}: {line}", flush=True)
+    return failures
+
+
+def _log_progress() -> None:
+    """Bars of several processes would overwrite one another in a terminal."""
+    if os.environ.get("PAPERLIB_PROGRESS") != "off":
+        os.environ["PAPERLIB_PROGRESS"] = "log"
+
+
+def _train(spec: Spec, device: str) -> float:
+    return float(runs.get(spec, device=device).history.seconds.sum())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train what the notebooks need and the store lacks.
+
+    Returns:
+        0, or 1 where a training failed, 2 where the request was refused, 3 where data cannot be
+        had, 130 after Ctrl-C.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        specs = [
+            spec
+            for name in options.names or NEEDED
+            for spec in needed(name, _parameters(name, options))
+        ]
+        lacking = missing(specs)
+        for name in dict.fromkeys(spec.data for spec in lacking):
+            data.prepare(name)
+        if lacking:
+            print(f"{len(lacking)} runs to train, {options.jobs} at a time", flush=True)
+        return FAILED if train(lacking, options.jobs, options.device) else 0
+    except (Refused, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return REFUSED
+    except data.DataError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return NO_DATA
+    except KeyboardInterrupt:
+        print("interrupted; finished runs are kept, the others go on next time", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _parameters(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    device = options.device
+    todo = plan(name, options.profile, device=device, project=Project.here())
+    return todo.key.parameters
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m paperlib.experiments.trainings",
+        description="Train the runs that notebooks need and the store lacks.",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="notebooks (default: all)")
+    parser.add_argument("--profile", default=QUICK, help="a set of overrides (default: quick)")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or mps")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
+        help="trainings at a time (default: all cores)",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
