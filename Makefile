@@ -79,11 +79,11 @@ data: $(READY) ## fetch and verify the data sets
 	@$(PY) -m paperlib.training.data
 
 runs: check-jobs $(READY) ## train what the figures still need: -j4, FIG=layers_fig01_fcn_mnist
-	@$(TRAIN) $(FIG) $(PLACE)
+	@$(if $(FIG)$(LAYERS),$(TRAIN) $(or $(FIG),$(LAYERS)) $(PLACE))
 
 test: check-jobs lint ## style, unit, property, fault and notebook tests
 	$(PY) -m pytest -q -n 2 tests --ignore tests/reference
-	$(if $(LAYERS),$(TRAIN) --profile quick)
+	$(if $(LAYERS),$(TRAIN) $(LAYERS) --profile quick)
 	$(RUN) check
 	$(PY) -m pytest -q tests/reference
 

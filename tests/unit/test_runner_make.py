@@ -126,6 +126,7 @@ def test_without_data_the_layers_are_left_out_and_the_rest_is_kept(checkout):
 def test_length_alone_trains_nothing(checkout):
     (checkout.project.notebooks / "layers_a.ipynb").unlink()
     assert asked(checkout, "figures", status=3) == (0, [LENGTH, CLAIMS], "")
+    assert asked(checkout, "runs", status=3) == (0, [], "")
 
 
 @pytest.mark.parametrize(
@@ -142,8 +143,7 @@ def test_length_alone_trains_nothing(checkout):
 @pytest.mark.parametrize("target", ["figures", "runs"])
 def test_as_many_processes_train_as_make_was_given(checkout, target, arguments, option):
     _, lines, _ = asked(checkout, target, *arguments)
-    names = "layers_a " if target == "figures" else ""
-    assert f"experiments.trainings {option}{names}--profile quick" in lines
+    assert f"experiments.trainings {option}layers_a --profile quick" in lines
 
 
 @pytest.mark.parametrize("jobs", ["two", "0", "-1"])
@@ -154,8 +154,8 @@ def test_a_wrong_number_of_processes_is_refused_before_anything_runs(checkout, j
 
 
 def test_runs_are_those_of_a_profile_a_device_and_a_figure(checkout):
-    assert asked(checkout, "runs", "PROFILE=paper", "DEVICE=cuda", "FIG=layers_a")[1] == [
-        "experiments.trainings layers_a --profile paper --device cuda"
+    assert asked(checkout, "runs", "PROFILE=paper", "DEVICE=cuda", "FIG=layers_b")[1] == [
+        "experiments.trainings layers_b --profile paper --device cuda"
     ]
 
 
@@ -166,9 +166,7 @@ def test_the_status_of_the_trainings_is_that_of_runs(checkout):
 def test_data_are_fetched_into_the_folder_that_is_given(checkout):
     assert asked(checkout, "data")[1] == ["training.data"]
     assert asked(checkout, "data", "DATA=a b")[1] == ["training.data DATA=a b"]
-    assert asked(checkout, "runs", "STORE=s", DATA="d")[1] == [
-        "experiments.trainings --profile quick DATA=d STORE=s"
-    ]
+    assert asked(checkout, "runs", "STORE=s", DATA="d")[1] == [f"{TRAIN} DATA=d STORE=s"]
 
 
 def test_notebooks_are_compared_after_the_trainings_of_the_quick_profile(checkout):
@@ -176,7 +174,7 @@ def test_notebooks_are_compared_after_the_trainings_of_the_quick_profile(checkou
     assert lines == [
         "ruff check .",
         "pytest -q -n 2 tests --ignore tests/reference",
-        "experiments.trainings --profile quick",
+        TRAIN,
         "runner check",
         "pytest -q tests/reference",
     ]
