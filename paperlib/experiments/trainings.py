@@ -7,10 +7,11 @@ import argparse
 import inspect
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import connection, get_context, parent_process
 from typing import Any
 
 from paperlib.experiments import layers_fcn
@@ -49,7 +50,7 @@ def train(specs: Sequence[Spec], jobs: int, device: str) -> int:
     A failure leaves the other trainings alone.
     """
     failures = 0
-    with ProcessPoolExecutor(jobs, get_context("spawn"), _log_progress) as pool:
+    with ProcessPoolExecutor(jobs, get_context("spawn"), _prepare_worker) as pool:
         waiting = {pool.submit(_train, spec, device): spec for spec in specs}
         for number, future in enumerate(as_completed(waiting), 1):
             try:
@@ -64,10 +65,17 @@ def train(specs: Sequence[Spec], jobs: int, device: str) -> int:
     return failures
 
 
-def _log_progress() -> None:
-    """Bars of several processes would overwrite one another in a terminal."""
+def _prepare_worker() -> None:
+    # Bars of several processes would overwrite one another in a terminal.
     if os.environ.get("PAPERLIB_PROGRESS") != "off":
         os.environ["PAPERLIB_PROGRESS"] = "log"
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Do not go on training when the command was killed; the run resumes next time."""
+    connection.wait([parent_process().sentinel])
+    os._exit(1)
 
 
 def _train(spec: Spec, device: str) -> float:
