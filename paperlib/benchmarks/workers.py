@@ -13,19 +13,20 @@ POOLS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_M
 
 
 @contextmanager
-def worker() -> Iterator[Executor]:
-    """One fresh process, idle between its tasks, on `CORES` cores with `CORES` threads.
+def worker(threads: int = CORES) -> Iterator[Executor]:
+    """One fresh process, idle between its tasks, on `CORES` cores with so many threads.
 
     Where the system cannot pin a process to cores, only the threads are limited.
     """
     # the libraries read these once, when they are loaded in the new process
-    os.environ.update(dict.fromkeys(POOLS, str(CORES)))
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_pin) as process:
+    os.environ.update(dict.fromkeys(POOLS, str(threads)))
+    context = get_context("spawn")
+    with ProcessPoolExecutor(1, context, initializer=_pin, initargs=(threads,)) as process:
         yield process
 
 
-def _pin() -> None:
+def _pin(threads: int) -> None:
     os.environ["PAPERLIB_PROGRESS"] = "off"
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
-    torch.set_num_threads(CORES)
+    torch.set_num_threads(threads)
