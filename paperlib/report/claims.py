@@ -130,7 +130,7 @@ def check(
             that does not hold its value.
     """
     judged = claim(id)
-    rule = judged.rule(current_profile().removesuffix("-tweaked"))
+    rule = _present_rule(judged)
     values = _by_name(id, rule, measured, interval)
     outcomes = [criterion.judge(values[name]) for name, criterion in rule.items()]
     verdict = overall(outcomes)
@@ -169,6 +169,15 @@ def table(results: Iterable[Verdict]) -> tables.Table:
         ),
         marks="verdict",
     )
+
+
+def rules(results: Iterable[Verdict]) -> None:
+    """Print the rule that each verdict is judged by, a line a criterion; no measured number."""
+    results = list(results)
+    width = max((len(result.id) for result in results), default=0)
+    for result in results:
+        for criterion in _present_rule(claim(result.id)).values():
+            print(f"{result.id:<{width}}  {criterion.what}: {criterion}")
 
 
 def verdicts(results: Iterable[Verdict]) -> None:
@@ -302,6 +311,11 @@ def _remarks(row: Claim, result: Verdict) -> str:
     """Why the verdict is what it is, from what sample, and how the claim was read."""
     sample = f"Sample: {result.sample}." if result.sample else ""
     return " ".join(filter(None, (result.reason, sample, result.note, row.note)))
+
+
+def _present_rule(judged: Claim) -> dict[str, Criterion]:
+    """The rule with the margins of the profile that runs."""
+    return judged.rule(current_profile().removesuffix("-tweaked"))
 
 
 def _criterion(row: Mapping[str, Any], profile: str) -> Criterion:
