@@ -14,7 +14,7 @@ import torch
 from paperlib import networks
 from paperlib.benchmarks import plain_classifier, subject
 from paperlib.benchmarks.turns import take_turns
-from paperlib.benchmarks.workers import CORES, worker
+from paperlib.benchmarks.workers import worker
 from paperlib.robustness import evaluate
 from paperlib.robustness.resets import fresh
 from paperlib.training import data, loop
@@ -28,13 +28,13 @@ DRAWS = 5  # of the column ReRnd
 BATCH = 2000
 
 
-def compare(train: Images, test: Images, threads: int, rounds: int) -> dict[str, float]:
+def compare(train: Images, test: Images, cores: int, rounds: int) -> dict[str, float]:
     """Seconds of the matrix on `test` for each way, the speed-up, its target, and the difference.
 
     The networks are trained on `train`, outside of what is timed.
     """
     tables: dict[str, pd.DataFrame] = {}
-    with worker(threads) as ours, worker(threads) as plain, worker(threads) as helped:
+    with worker(cores) as ours, worker(cores) as plain, worker(cores) as helped:
 
         def ours_took(given: Images) -> float:
             seconds, tables["ours"] = ours.submit(time_ours, train, given).result()
@@ -45,7 +45,7 @@ def compare(train: Images, test: Images, threads: int, rounds: int) -> dict[str,
             return seconds
 
         def helped_took(given: Images) -> float:
-            seconds, _ = helped.submit(time_plain, train, given, CORES).result()
+            seconds, _ = helped.submit(time_plain, train, given, cores).result()
             return seconds
 
         sides = [ours_took, plain_took, helped_took]
@@ -53,7 +53,7 @@ def compare(train: Images, test: Images, threads: int, rounds: int) -> dict[str,
             side(subject.first(test, 100))  # loads libraries
         ours_s, plain_s, helped_s = take_turns([partial(side, test) for side in sides], rounds)
     return {
-        "threads": threads,
+        "cores": cores,
         "images": len(test),
         "ours_s": ours_s,
         "plain_s": plain_s,

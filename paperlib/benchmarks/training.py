@@ -11,7 +11,7 @@ import torch
 
 from paperlib.benchmarks import plain_classifier, subject
 from paperlib.benchmarks.turns import take_turns
-from paperlib.benchmarks.workers import CORES, worker
+from paperlib.benchmarks.workers import worker
 from paperlib.training import loop
 from paperlib.training.data import Images
 from paperlib.training.recipe import Recipe
@@ -19,19 +19,19 @@ from paperlib.training.recipe import Recipe
 TARGET = 3.0  # times as many epochs a second
 
 
-def compare(images: Images, threads: int, rounds: int) -> dict[str, float]:
+def compare(images: Images, cores: int, rounds: int) -> dict[str, float]:
     """Seconds of one epoch for each way, and the speed-up with its target."""
-    with worker(threads) as ours, worker(threads) as plain, worker(threads) as helped:
+    with worker(cores) as ours, worker(cores) as plain, worker(cores) as helped:
         sides = [
             lambda given: ours.submit(time_ours, given).result(),
             lambda given: plain.submit(time_plain, given, 0).result(),
-            lambda given: helped.submit(time_plain, given, CORES).result(),
+            lambda given: helped.submit(time_plain, given, cores).result(),
         ]
         for side in sides:
             side(subject.first(images, 256))  # loads libraries
         ours_s, plain_s, helped_s = take_turns([partial(side, images) for side in sides], rounds)
     return {
-        "threads": threads,
+        "cores": cores,
         "images": len(images),
         "ours_s": ours_s,
         "plain_s": plain_s,

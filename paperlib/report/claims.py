@@ -130,7 +130,7 @@ def check(
             that does not hold its value.
     """
     judged = claim(id)
-    rule = judged.rule(current_profile().removesuffix("-tweaked"))
+    rule = _present_rule(judged)
     values = _by_name(id, rule, measured, interval)
     outcomes = [criterion.judge(values[name]) for name, criterion in rule.items()]
     verdict = overall(outcomes)
@@ -169,6 +169,15 @@ def table(results: Iterable[Verdict]) -> tables.Table:
         ),
         marks="verdict",
     )
+
+
+def rules(results: Iterable[Verdict]) -> None:
+    """Print the rule that each verdict is judged by, a line a criterion; no measured number."""
+    results = list(results)
+    width = max((len(result.id) for result in results), default=0)
+    for result in results:
+        for criterion in _present_rule(claim(result.id)).values():
+            print(f"{result.id:<{width}}  {criterion.what}: {criterion}")
 
 
 def verdicts(results: Iterable[Verdict]) -> None:
@@ -307,6 +316,11 @@ def _remarks(row: Claim, result: Verdict) -> str:
 def _link(notebook: str) -> str:
     """Markdown that leads from figures/<profile>/ to a notebook; empty where there is none."""
     return f"[{notebook}](../../notebooks/{notebook}.ipynb)" if notebook else ""
+
+
+def _present_rule(judged: Claim) -> dict[str, Criterion]:
+    """The rule with the margins of the profile that runs."""
+    return judged.rule(current_profile().removesuffix("-tweaked"))
 
 
 def _criterion(row: Mapping[str, Any], profile: str) -> Criterion:

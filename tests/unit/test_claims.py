@@ -139,6 +139,23 @@ def test_printed_lines_hold_no_measured_number(capsys):
     )
 
 
+def test_printed_rules_are_a_line_a_criterion_with_the_margins_of_the_profile(capsys, monkeypatch):
+    results = [check("L5", 0.0312), not_run("C8", "No GPU.")]
+    claims.rules(results)
+    printed = capsys.readouterr().out
+    assert printed == (
+        "L5  spread of the exact means over architectures with Σ1/n = 0.5, relative to their "
+        "mean: at most 0.05\n"
+        "C8  median damage of critical minus that of robust blocks, points: at least 10\n"
+        "C8  median damage of the robust blocks, points: at most 5\n"
+    )
+    claims.rules([check("L5", 0.9), results[1]])
+    assert capsys.readouterr().out == printed
+    monkeypatch.setenv("PAPERLIB_PROFILE", "paper-tweaked")
+    claims.rules(results)
+    assert capsys.readouterr().out == printed.replace("at most 5\n", "at most 2\n")
+
+
 def test_the_table_is_the_same_on_every_rerun_and_readable_without_colour():
     first, second = (claims.table([check("L5", 0.03), check("L6b", 0.5)]) for _ in range(2))
     assert first._repr_html_() == second._repr_html_()
