@@ -90,13 +90,13 @@ def test_one_learning_rate_judges_nothing():
     assert verdicts(one)["C26"].verdict == "not run"
 
 
-def test_the_note_says_whether_the_final_errors_are_the_same():
-    assert "2.40 %: the same to 0.5 points" in verdicts(whole(final=0.024))["C26"].note
-    note = verdicts(whole(final=0.026))["C26"].note
-    assert "between 2.00 % and 2.60 %: not the same to 0.5 points" in note
-    assert "(0.001, 0.01) the slope is 10" in note
-    note = verdicts(whole(final=0.01))["C26"].note
-    assert "(0.1) there is no slope" in note
+def test_only_equally_good_networks_are_judged():
+    assert verdicts(whole(final=0.024))["C26"].verdict == "holds"
+    assert "2.00 % and 2.40 %." in verdicts(whole(final=0.024))["C26"].note
+    differ = verdicts(whole(final=0.026))["C26"]
+    assert differ.verdict == "not run"
+    assert "between 2.00 % and 2.60 %" in differ.reason
+    assert "Only those of 0.001, 0.01 are" in differ.reason
 
 
 def test_the_summary_by_initialiser():
