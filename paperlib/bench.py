@@ -117,6 +117,7 @@ def store(quick: bool) -> None:
     _save(pd.DataFrame([row]), "store")
     print(f"\n{row['epochs']} epochs of {subject.NAME} on {len(images):,} images, one thread:")
     print(f"  with the store {row['stored_s']:.2f} s, without {row['bare_s']:.2f} s")
+    print(f"  a stored run outside its epochs, at the least: {row['outside_s']:.2f} s")
     verdict = _verdict(row["overhead"] <= row["target"])
     print(f"  overhead {row['overhead']:.1%}, at most {row['target']:.0%}: {verdict}")
 

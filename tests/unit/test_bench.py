@@ -187,7 +187,8 @@ def test_the_store_trains_what_is_trained_without_it(synthetic, tmp_path, monkey
         trained.append((model, images, recipe, seed))
 
     monkeypatch.setattr(loop, "train", note)
-    store.time_stored(synthetic, 2)
+    seconds, in_epochs = store.time_stored(synthetic, 2)
+    assert 0 < in_epochs < seconds
     store.time_bare(synthetic, 2)
     (with_store, *given), (without, *same) = trained
     assert given == same
