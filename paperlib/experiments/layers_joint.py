@@ -271,7 +271,9 @@ def _draw_patterns(fig: SubFigure, tables: Tables) -> None:
         _bracket(ax, [rows.index.get_loc(layer) for layer in members])
     for ax in axes[0]:
         ax.set_xlabel("")
-    bar = fig.colorbar(axes[0, 0].collections[0], ax=axes, label="test error", aspect=30)
+    bar = fig.colorbar(
+        axes[0, 0].collections[0], ax=axes, label="test error", aspect=45, fraction=0.04, pad=0.01
+    )
     bar.outline.set_visible(False)
 
 
