@@ -14,6 +14,11 @@ DEVICE ?=
 PYTHON ?=
 # Exact versions of all packages; empty: the newest that fit.
 LOCK ?= requirements.lock
+# Folders of data sets and of trained runs; empty: build/data and build/runs.
+DATA ?=
+STORE ?=
+# Processes that train at once; empty: the number of -j, else all cores (always with Make 3.81).
+JOBS ?=
 FIG ?=
 ARGS ?=
 
@@ -25,26 +30,41 @@ QUOTE := $(if $(PYTHON),$(shell [ -x "$(PYTHON)" ] && echo '"'))
 PY    := $(if $(PYTHON),$(QUOTE)$(PYTHON)$(QUOTE),.venv/bin/python)
 RUN   := $(PY) -m paperlib.runner
 PLACE := --profile $(PROFILE) $(if $(DEVICE),--device $(DEVICE))
+# MAKEFLAGS holds -j only inside a recipe.
+COUNT  = $(or $(JOBS),$(patsubst -j%,%,$(firstword $(filter -j%,$(MAKEFLAGS)))))
+TRAIN  = $(PY) -m paperlib.experiments.trainings $(if $(COUNT),--jobs $(COUNT))
 
 BOOKS  := $(patsubst notebooks/%.ipynb,%,$(wildcard notebooks/*.ipynb))
 LENGTH := $(sort $(filter length_%,$(BOOKS)))
-NAMES  := $(LENGTH) $(sort $(filter-out $(LENGTH),$(BOOKS)))
+# All others need data and trained networks.
+LAYERS := $(sort $(filter-out $(LENGTH),$(BOOKS)))
+NAMES  := $(LENGTH) $(LAYERS)
+
+GO_ON  := --keep-going --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help figures figure why test lint lab claims book bench refresh reference clean check-python need-fig
+.PHONY: help figures figure why data runs test lint lab claims book bench refresh reference clean
+.PHONY: layers-figures check-python check-jobs need-fig
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
-	@echo 'Options: PROFILE=paper DEVICE=cuda PYTHON=python3 LOCK= -j2'
+	@echo 'Options: PROFILE=paper DEVICE=cuda DATA=folder STORE=folder PYTHON=python3 LOCK= JOBS=4 -j2'
 
-figures: $(READY) ## every figure whose inputs changed, then the claims
+figures: check-jobs $(READY) ## every figure whose inputs changed, then the claims
 	@# A request that is refused is refused once, before anything runs.
 	@$(RUN) why $(NAMES) $(PLACE) >/dev/null
 	@status=0; \
-	$(MAKE) --keep-going --no-print-directory $(addprefix run-,$(NAMES)) || status=1; \
+	$(if $(LENGTH),$(MAKE) $(GO_ON) $(addprefix run-,$(LENGTH)) || status=1;) \
+	$(if $(LAYERS),$(MAKE) $(GO_ON) layers-figures || status=1;) \
 	$(PY) -m paperlib.report.claims --profile $(PROFILE) || status=1; \
 	if [ $$status != 0 ]; then echo 'figures: not all succeeded, see above' >&2; fi; \
 	exit $$status
+
+layers-figures: $(READY)
+	@# Notebooks that need a failed training fail with the same words; the others need not.
+	@$(TRAIN) $(LAYERS) $(PLACE) || [ $$? != 3 ] || \
+	  { echo 'figures: no data, so these are left out: $(LAYERS)' >&2; exit 1; }
+	@$(MAKE) $(GO_ON) $(addprefix run-,$(LAYERS))
 
 run-%: $(READY)
 	@$(RUN) figures $* $(PLACE)
@@ -55,8 +75,15 @@ figure: need-fig $(READY) ## one figure: FIG=length_fig1_depth ARGS="-p nets 100
 why: need-fig $(READY) ## why that figure would run or be reused: FIG=length_fig1_depth
 	@$(RUN) why $(FIG) $(PLACE) $(ARGS)
 
-test: lint ## style, unit, property, fault and notebook tests
+data: $(READY) ## fetch and verify the data sets
+	@$(PY) -m paperlib.training.data
+
+runs: check-jobs $(READY) ## train what the figures still need: -j4, FIG=layers_fig01_fcn_mnist
+	@$(if $(FIG)$(LAYERS),$(TRAIN) $(or $(FIG),$(LAYERS)) $(PLACE))
+
+test: check-jobs lint ## style, unit, property, fault and notebook tests
 	$(PY) -m pytest -q -n 2 tests --ignore tests/reference
+	$(if $(LAYERS),$(TRAIN) $(LAYERS) --profile quick)
 	$(RUN) check
 	$(PY) -m pytest -q tests/reference
 
@@ -82,11 +109,20 @@ reference: $(READY) ## take the present figure data as what tests compare with
 	rm -f tests/reference/*.csv
 	cp figures/quick/*.csv tests/reference/
 
-clean: ## remove what was computed; the environment and committed files stay
-	rm -rf build
+clean: ## remove what was computed, but not data and trained runs
+	@for path in build/*; do \
+	  case $$path in \
+	    build/data|build/runs) echo "kept: $$path" ;; \
+	    *) rm -rf "$$path" ;; \
+	  esac; \
+	done
 
 need-fig:
 	@[ -n "$(FIG)" ] || { echo 'say which figure: make figure FIG=NAME, one of: $(NAMES)' >&2; exit 2; }
+
+check-jobs:
+	@case '$(JOBS)' in *[!0-9]*|0) \
+	  echo 'JOBS=$(JOBS): give the number of processes, or nothing for all cores' >&2; exit 2;; esac
 
 check-python:
 	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

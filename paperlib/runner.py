@@ -10,12 +10,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from paperlib import atomic
 from paperlib.paths import QUICK, Project
 from paperlib.running.errors import NotebookFailed, Refused
 from paperlib.running.notebooks import code_cells, load, title
 from paperlib.running.parameters import defaults, from_text
 from paperlib.running.profiles import notebook_names, notebook_path
-from paperlib.running.results import write_whole
 from paperlib.running.run import Outcome, Plan, plan, run
 
 __all__ = ["Outcome", "Plan", "main", "plan", "run"]
@@ -129,7 +129,7 @@ def _refresh(project: Project, options: argparse.Namespace) -> int:
         if content == path.read_bytes():
             say("the committed notebook is up to date")
         else:
-            write_whole(path, content)
+            atomic.write_whole(path, content)
             say("the committed notebook was rewritten")
     return FAILED if failures else 0
 

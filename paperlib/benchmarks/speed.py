@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from paperlib.benchmarks import accuracy
 from paperlib.benchmarks.plain import sampled_lengths
+from paperlib.benchmarks.turns import take_turns
 from paperlib.benchmarks.workers import CORES, worker
 from paperlib.length.ensemble import sample_lengths
 from paperlib.networks import laws
@@ -82,7 +84,7 @@ def _row(
         for precision in ("single", "double")
     )
     sampling = _Side(plain, time_plain, (cell.widths, cell.device, POINTS))
-    exact_us, double_us, plain_us = _take_turns([exactly, in_double, sampling], effort)
+    exact_us, double_us, plain_us = _microseconds([exactly, in_double, sampling], effort)
     row: dict[str, object] = {
         "device": cell.device,
         "width": cell.width,
@@ -96,7 +98,7 @@ def _row(
     if cell.device == "cpu":
         needed = plain.submit(accuracy.points_needed, cell.widths).result()
         finer = _Side(plain, time_plain, (cell.widths, cell.device, needed.points))
-        (finer_us,) = _take_turns([finer], effort)
+        (finer_us,) = _microseconds([finer], effort)
         products_us = 1e6 * ours.submit(accuracy.products, cell.widths).result() / rate
         draw_us = ours.submit(time_drawing, cell.weights).result()
         row |= {
@@ -133,14 +135,12 @@ class _Side:
         return nets
 
 
-def _take_turns(sides: Sequence[_Side], effort: Effort) -> list[float]:
+def _microseconds(sides: Sequence[_Side], effort: Effort) -> list[float]:
     """Microseconds a network in the quickest round, for each side."""
     nets = [side.nets_for(effort.seconds) for side in sides]
-    rounds = [
-        [1e6 * side.seconds(n) / n for side, n in zip(sides, nets, strict=True)]
-        for _ in range(effort.rounds)
-    ]
-    return [min(times) for times in zip(*rounds, strict=True)]
+    rounds = [partial(side.seconds, n) for side, n in zip(sides, nets, strict=True)]
+    quickest = take_turns(rounds, effort.rounds)
+    return [1e6 * seconds / n for seconds, n in zip(quickest, nets, strict=True)]
 
 
 def time_exact(widths: Sequence[int], device: str, precision: str, nets: int) -> float:

@@ -14,7 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection, get_context, parent_process
 from typing import Any
 
-from paperlib.experiments import layers_fcn, layers_joint
+from paperlib.experiments import layers_fcn, layers_initialisers, layers_joint, layers_widths
 from paperlib.paths import QUICK, Project
 from paperlib.running.errors import Refused
 from paperlib.running.run import plan
@@ -27,7 +27,9 @@ FAILED, REFUSED, NO_DATA, INTERRUPTED = 1, 2, 3, 130
 # Notebook to the function that says, for its parameters of the same names, which runs it needs.
 NEEDED: dict[str, Callable[..., list[Spec]]] = {
     "layers_fig01_fcn_mnist": layers_fcn.specs,
+    "layers_fig02_fcn_widths": layers_widths.specs,
     "layers_fig11_fcn_joint": layers_joint.specs,
+    "layers_initialisers": layers_initialisers.specs,
 }
 
 
@@ -97,9 +99,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for name in options.names or NEEDED
             for spec in needed(name, _parameters(name, options))
         ]
-        lacking = missing(specs)
-        for name in dict.fromkeys(spec.data for spec in lacking):
+        # The notebooks need the test images even where no run is missing.
+        for name in dict.fromkeys(spec.data for spec in specs):
             data.prepare(name)
+        lacking = missing(specs)
         if lacking:
             print(f"{len(lacking)} runs to train, {options.jobs} at a time", flush=True)
         return FAILED if train(lacking, options.jobs, options.device) else 0

@@ -6,7 +6,6 @@ verdicts beside the figure; `python -m paperlib.report.claims` gathers them into
 
 import argparse
 import json
-import os
 import sys
 import tomllib
 from collections import Counter
@@ -18,6 +17,7 @@ from typing import Any, Self
 
 import pandas as pd
 
+from paperlib import atomic
 from paperlib.choices import check_choice
 from paperlib.paths import Project
 from paperlib.report import tables
@@ -241,9 +241,10 @@ def report(found: Mapping[str, Verdict], profile: str) -> str:
     waiting = [row for row in ledger().values() if row.paper == "layers" and row.id not in found]
     nothing = "No notebook of this profile has judged it yet."
     results = {row.id: found.get(row.id) or not_run(row.id, nothing) for row in judged}
+    more = f" {len(waiting)} more have not been run: see the end." if waiting else ""
     text = [
         f"# Claims, profile {profile}",
-        f"{len(judged)} claims: {counts(results.values())}.",
+        f"{len(judged)} claims: {counts(results.values())}.{more}",
         "Each rule was fixed before the runs (`paperlib/report/claims.toml`), but for L9, L13, "
         "L15, L16b and L18, changed afterwards: see their notes. Brackets behind a "
         "measured value hold its 95 % interval; a value without brackets is exact, or a p-value, "
@@ -254,6 +255,7 @@ def report(found: Mapping[str, Verdict], profile: str) -> str:
         rows = [
             {
                 "id": row.id,
+                "notebook": _link(row.notebook),
                 "section": row.section,
                 "statement": row.statement,
                 "paper": f"{row.paper_value} [{row.tag}]",
@@ -293,9 +295,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         found = gather(folder, profile)
-        part = folder / ".CLAIMS.md.part"
-        part.write_text(report(found, profile), encoding="utf-8")
-        os.replace(part, folder / "CLAIMS.md")
+        atomic.write_whole(folder / "CLAIMS.md", report(found, profile).encode())
     except (OSError, ValueError) as error:
         print(f"claims: {error}", file=sys.stderr)
         return 1
@@ -311,6 +311,11 @@ def _remarks(row: Claim, result: Verdict) -> str:
     """Why the verdict is what it is, from what sample, and how the claim was read."""
     sample = f"Sample: {result.sample}." if result.sample else ""
     return " ".join(filter(None, (result.reason, sample, result.note, row.note)))
+
+
+def _link(notebook: str) -> str:
+    """Markdown that leads from figures/<profile>/ to a notebook; empty where there is none."""
+    return f"[{notebook}](../../notebooks/{notebook}.ipynb)" if notebook else ""
 
 
 def _present_rule(judged: Claim) -> dict[str, Criterion]:

@@ -1,13 +1,12 @@
 """Finished results: figures that appear whole or not at all, and the record to reuse them by."""
 
 import json
-import os
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from paperlib import atomic
 from paperlib.running.key import checksum, difference
 
 # Fields of a figure's json that tell where it was computed, and by which state of the sources.
@@ -46,28 +45,7 @@ class Record:
 
     def write(self, path: Path) -> None:
         """Put the record into `path`, whole or not at all."""
-        write_whole(path, json.dumps(vars(self), indent=1, sort_keys=True).encode() + b"\n")
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write `content` to `path`: readers see the old file or the new one."""
-    write_all({path: content})
-
-
-def write_all(contents: Mapping[Path, bytes]) -> None:
-    """Write every content beside its file, then rename: a full disk leaves all the old files."""
-    beside = {path: path.with_name(f".{path.name}.{os.getpid()}") for path in contents}
-    try:
-        for path, content in contents.items():
-            with beside[path].open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        for path in contents:
-            os.replace(beside[path], path)
-    finally:
-        for path in beside.values():
-            path.unlink(missing_ok=True)
+        atomic.write_whole(path, json.dumps(vars(self), indent=1, sort_keys=True).encode() + b"\n")
 
 
 def reason_to_run(record: Record | None, key: dict[str, Any], root: Path) -> str | None:
@@ -100,7 +78,7 @@ def publish(staged: Path, figures: Path, previous: list[Path]) -> list[Path]:
         figures.mkdir(parents=True, exist_ok=True)
     targets = [figures / path.name for path in files]
     if not _same_result(files, figures):
-        write_all({figures / path.name: path.read_bytes() for path in files})
+        atomic.write_all({figures / path.name: path.read_bytes() for path in files})
     for old in previous:
         if old.parent == figures and old not in targets:
             old.unlink(missing_ok=True)

@@ -20,6 +20,7 @@ from filelock import FileLock
 from torch import Tensor
 from torch.nn import functional
 
+from paperlib import atomic
 from paperlib.choices import check_choice
 from paperlib.networks import laws
 from paperlib.networks.normalise import Normalise
@@ -134,26 +135,27 @@ def prepare(name: str, *, folder: Path | None = None) -> str:
     check_choice("data set", name, sources.PUBLISHED)
     folder = folder or data_dir()
     try:
+        return _verify_decoded(name, folder)  # in a folder that may be read-only
+    except _NotDecoded:
+        pass
+    try:
         _decoded(folder).mkdir(parents=True, exist_ok=True)
         with FileLock(folder / f".{name}.lock"):
             try:
-                for split in ("train", "test"):
-                    _read_decoded(name, split, folder)
+                return _verify_decoded(name, folder)
             except _NotDecoded as reason:
+                atomic.sweep(_decoded(folder), name)
                 _set_aside(name, folder, reason)
                 contents, source = sources.retrieve(name, folder)
                 _write_decoded(name, folder, contents, source)
-            source, _ = _record(name, folder)
-            return source
+                return source
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DataError(f"disk full at {folder}: {name} needs about 500 MB there.") from error
-        if isinstance(error, PermissionError) or error.errno == errno.EROFS:
-            raise DataError(
-                f"{folder} cannot be written, but decoded images are kept there: set DATA to a "
-                f"folder of your own; files of {name} may be linked into it."
-            ) from error
-        raise
+        raise DataError(
+            f"{folder} cannot be written ({error.strerror or error}), but decoded images are kept "
+            f"there: set DATA to a folder of your own; files of {name} may be linked into it."
+        ) from error
 
 
 class _NotDecoded(Exception):
@@ -183,10 +185,18 @@ def _record(name: str, folder: Path) -> tuple[str, dict[str, str]]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         return record["source"], dict(record["files"])
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise _NotDecoded(f"{name} has not been decoded yet") from None
     except (ValueError, KeyError, TypeError):
         raise _NotDecoded(f"{path} is damaged", path) from None
+
+
+def _verify_decoded(name: str, folder: Path) -> str:
+    """Where the decoded images come from; _NotDecoded if they are not there or damaged."""
+    source, _ = _record(name, folder)
+    for split in ("train", "test"):
+        _read_decoded(name, split, folder)
+    return source
 
 
 def _read_decoded(name: str, split: str, folder: Path) -> tuple[Tensor, Tensor]:
@@ -223,9 +233,9 @@ def _write_decoded(name: str, folder: Path, contents: dict[str, bytes], source: 
             buffer = io.BytesIO()
             np.save(buffer, array)
             sums[path.name] = hashlib.sha256(buffer.getbuffer()).hexdigest()
-            files.replace(path, buffer.getbuffer())
+            atomic.write_whole(path, buffer.getbuffer())
     record = {"source": source, "files": sums}
-    files.replace(_record_path(name, folder), json.dumps(record, indent=1).encode() + b"\n")
+    atomic.write_whole(_record_path(name, folder), json.dumps(record, indent=1).encode() + b"\n")
 
 
 def _decode_mnist(raw: list[bytes]) -> tuple[np.ndarray, np.ndarray]:

@@ -1,13 +1,11 @@
 """Files that prove themselves: tensors and records that carry a checksum of their content.
 
-Everything is written beside its place, then renamed, so a file is whole or not there. Reading
-parses safetensors and JSON only, which cannot run code.
+A file is whole or not there. Reading parses safetensors and JSON only, which cannot run code.
 """
 
 import errno
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,9 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from paperlib import atomic
+
 FORMAT = 1  # of the store; a reader refuses files of a later one
-PART = ".part"  # suffix of a file that is not whole yet
 
 
 class StoreError(RuntimeError):
@@ -103,22 +102,9 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises StoreError if the disk is full or cannot be written.
     """
     try:
-        replace(path, content)
+        atomic.write_whole(path, content)
     except OSError as error:
         raise unwritable(path.parent, error, len(content)) from error
-
-
-def replace(path: Path, content: bytes | memoryview) -> None:
-    """Write `content` beside `path`, then rename it; OSError as the system raises it."""
-    beside = path.with_name(f".{path.name}{PART}")
-    try:
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def unwritable(folder: Path, error: OSError, needed: int) -> StoreError:

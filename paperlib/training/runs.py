@@ -26,7 +26,7 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
-from paperlib import devices, networks, paths, progress
+from paperlib import atomic, devices, networks, paths, progress
 from paperlib.networks.laws import check_int
 from paperlib.training import data, files, loop, sources
 from paperlib.training.data import Images
@@ -285,8 +285,7 @@ def _only_writer(folder: Path) -> Iterator[None]:
 
 def _clean(spec: Spec, folder: Path) -> None:
     """Remove what killed writers left half, and set aside whatever is damaged."""
-    for half in folder.glob(f".*{files.PART}"):
-        half.unlink()
+    atomic.sweep(folder)
     spec_path, done = folder / "spec.json", folder / "done.json"
     with suppress(FileNotFoundError), _aside():
         if files.read_record(spec_path)["hash"] != spec.hash:

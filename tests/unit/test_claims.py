@@ -23,6 +23,10 @@ JUDGES = {
         *("L13-uniform", "L13-rademacher", "L13-laplace", "L13-sparse"),
     },
     "length_sec5_curves": {"L6a", "L6b", "L16a", "L16b"},
+    "layers_fig01_fcn_mnist": {"C1", "C2", "C3", "C5", "C20-fcn"},
+    "layers_fig02_fcn_widths": {"C4"},
+    "layers_fig11_fcn_joint": {"C10-fcn", "C11-fcn"},
+    "layers_initialisers": {"C25", "C26"},
 }
 
 
@@ -57,10 +61,10 @@ def test_a_row_is_well_formed(row):
     assert all(criterion.keys() <= known for criterion in row.criteria)
 
 
-def test_each_length_claim_names_the_notebook_that_judges_it():
+def test_each_claim_names_the_notebook_that_judges_it():
     found = {}
     for row in ledger().values():
-        if row.paper == "length":
+        if row.notebook or row.paper == "length":
             found.setdefault(row.notebook, set()).add(row.id)
     assert found == JUDGES
 
@@ -220,18 +224,20 @@ title = "third"
 statement = "Third claim."
 paper_value = "3"
 tag = "RECALLED"
+notebook = "two"
 criteria = [{ name = "z", kind = "within", low = 2, high = 4, what = "the z" }]
 """
 
 GOLDEN = """\
 ## Deep ReLU Networks Preserve Expected Length
 
-| id | section | statement | paper | ours | verdict | reason |
-| --- | --- | --- | --- | --- | --- | --- |
-| L1 | §3 | First claim. | \\|x\\| ≤ 1 [SAW] | x 0.5 [0.4, 0.6] | holds | All margins are kept: \
+| id | notebook | section | statement | paper | ours | verdict | reason |
+| --- | --- | --- | --- | --- | --- | --- | --- |
+| L1 | [one](../../notebooks/one.ipynb) | §3 | First claim. | \\|x\\| ≤ 1 [SAW] | \
+x 0.5 [0.4, 0.6] | holds | All margins are kept: \
 the x = 0.5 [0.4, 0.6] (at most 1). Sample: 9 networks. Read literally. |
-| L2 | §4 | Second claim. | 2 [DERIVED] |  | not run | No notebook of this profile has judged it \
-yet. |
+| L2 | [one](../../notebooks/one.ipynb) | §4 | Second claim. | 2 [DERIVED] |  | not run | \
+No notebook of this profile has judged it yet. |
 
 ## Not run: Are All Layers Created Equal?
 
@@ -257,8 +263,25 @@ def small_ledger(tmp_path, monkeypatch):
 def test_the_report_lists_judged_and_waiting_claims():
     result = check("L1", 0.5, (0.4, 0.6), sample="9 networks")
     head, _, body = report({"L1": result}, "quick").partition("## ")
-    assert head.startswith("# Claims, profile quick\n\n2 claims: 1 holds, 1 not run.\n\n")
+    assert head.startswith(
+        "# Claims, profile quick\n\n"
+        "2 claims: 1 holds, 1 not run. 1 more have not been run: see the end.\n\n"
+    )
     assert "## " + body == GOLDEN
+
+
+@pytest.mark.usefixtures("small_ledger")
+def test_a_judged_claim_on_layers_stands_under_its_paper_with_its_notebook():
+    results = {"L1": check("L1", 0.5), "L2": check("L2", 3), "C1": check("C1", 5)}
+    text = report(results, "paper")
+    assert text.startswith("# Claims, profile paper\n\n3 claims: 2 holds, 1 fails.\n\n")
+    assert text.endswith(
+        "\n## Are All Layers Created Equal?\n\n"
+        "| id | notebook | section | statement | paper | ours | verdict | reason |\n"
+        "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
+        "| C1 | [two](../../notebooks/two.ipynb) | §5 | Third claim. | 3 [RECALLED] | z 5 | "
+        "fails | A margin is missed: the z = 5 (between 2 and 4). |\n"
+    )
 
 
 @pytest.mark.usefixtures("small_ledger")

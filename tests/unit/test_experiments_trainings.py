@@ -58,6 +58,7 @@ def test_data_that_cannot_be_had_end_with_status_3_and_one_message(monkeypatch, 
 
 def test_nothing_is_done_where_nothing_is_missing(monkeypatch, capsys):
     monkeypatch.setattr(trainings, "missing", lambda specs: [])
+    monkeypatch.setattr(trainings.data, "prepare", str)
     assert trainings.main([]) == 0
     assert capsys.readouterr().out == ""
 

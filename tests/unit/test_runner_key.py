@@ -1,5 +1,8 @@
+import shutil
+
 import pytest
 
+from paperlib.paths import PACKAGE
 from paperlib.running.key import difference, key_of, used_files
 from paperlib.running.notebooks import CodeCell
 
@@ -81,6 +84,18 @@ def test_a_changed_module_is_named_even_when_it_is_imported_indirectly(package):
     old = key(package)
     (package / "paths.py").write_text("x = 1")
     assert difference(old, key(package)) == "paperlib/paths.py changed"
+
+
+def test_other_data_are_a_reason_for_what_trains_on_them(package):
+    shutil.copytree(PACKAGE / "training", package / "training")
+    (package / "experiments").mkdir()
+    (package / "experiments" / "a.py").write_text("from paperlib.training import data")
+    old = key(package, "from paperlib.experiments import a")
+    sources = package / "training" / "sources.py"
+    mnist = "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"
+    sources.write_text(sources.read_text().replace(mnist, mnist[::-1]))
+    new = key(package, "from paperlib.experiments import a")
+    assert difference(old, new) == "paperlib/training/sources.py changed"
 
 
 def test_a_module_that_the_notebook_does_not_use_changes_nothing(package):
