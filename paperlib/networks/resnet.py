@@ -8,7 +8,7 @@ is no batch norm.
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -19,14 +19,21 @@ from paperlib.networks.convolution import check_images, convolution, draw_, line
 from paperlib.networks.layer import Layer, Stack
 from paperlib.networks.normalise import Normalise
 
-# Residual blocks in each stage, and whether they are bottlenecks. "resnet26b" stands in for the
-# deep ones where time is short.
-RESNETS: dict[str, dict[str, Any]] = {
-    "resnet18": {"blocks": (2, 2, 2, 2), "bottleneck": False},
-    "resnet26b": {"blocks": (2, 2, 2, 2), "bottleneck": True},
-    "resnet50": {"blocks": (3, 4, 6, 3), "bottleneck": True},
-    "resnet101": {"blocks": (3, 4, 23, 3), "bottleneck": True},
-    "resnet152": {"blocks": (3, 8, 36, 3), "bottleneck": True},
+
+class Shape(TypedDict):
+    """Residual blocks in each stage, and whether they are bottlenecks."""
+
+    blocks: tuple[int, ...]
+    bottleneck: bool
+
+
+# "resnet26b" is ours, and stands in for the deep ones where time is short.
+RESNETS: dict[str, Shape] = {
+    "resnet18": Shape(blocks=(2, 2, 2, 2), bottleneck=False),
+    "resnet26b": Shape(blocks=(2, 2, 2, 2), bottleneck=True),
+    "resnet50": Shape(blocks=(3, 4, 6, 3), bottleneck=True),
+    "resnet101": Shape(blocks=(3, 4, 23, 3), bottleneck=True),
+    "resnet152": Shape(blocks=(3, 8, 36, 3), bottleneck=True),
 }
 # All but the first residual block of each stage removed (§4, Table 1).
 REMOVED = (1, 1, 1, 1)
@@ -101,9 +108,9 @@ def resnet(
         downsample_layers: have a layer `stageS.downsample`, a 3×3 convolution with its activation,
             in front of the stages where the shape changes, so that all skips are identities (the
             networks of §6; what the layer is made of is our choice).
-        branch_scale: what the last weights of each branch are multiplied by at initialisation. Not
-            1 only to show what it does: at 0 each block with an identity skip starts as the
-            identity, so re-initialising it only removes it.
+        branch_scale: what the last weights of each branch are multiplied by at initialisation. It
+            is there to be shown, not for results: at 0 a block starts as its skip, so that
+            re-initialising the block only takes its branch away.
         initialiser: one of `initialisers.INITIALISERS`.
         image_shape: (C, H, W).
         mean, std: of the data's channels; the network normalises its input by them.
