@@ -9,7 +9,7 @@ from paperlib.report import style
 # Sequential, and rising in lightness, hence safe for the colour-blind; the paper's own.
 ERROR, DISTANCE = "Reds", "Blues"
 APART = ("ReRnd", "fullmodel")
-GAP = 6  # points of white between what is set apart and the rest
+GAP = 5  # points of white between what is set apart and the rest
 
 
 def heatmap(
