@@ -154,7 +154,8 @@ def draw(table: pd.DataFrame) -> Figure:
         bottom.set_xlabel("layer")
     axes[0, 0].set_ylabel("damage (percentage points)")
     axes[1, 0].set_ylabel("relative distance moved")
-    axes[0, -1].legend(title="width", title_fontsize=style.SMALL, loc="upper left")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside upper center", ncols=len(labels))
     return fig
 
 
@@ -168,7 +169,7 @@ def _draw_layers(ax: Axes, rows: pd.DataFrame, value: str) -> None:
         seeds = rows[rows.width == width].pivot(index="seed", columns="layer", values=value)
         seeds = seeds[layers]
         mean, sd = seeds.mean(), seeds.std()
-        ax.bar(x, mean, 0.9 * step, color=colour, label=f"{width}")
+        ax.bar(x, mean, 0.9 * step, color=colour, label=f"width {width}")
         ax.vlines(x, mean - sd, mean + sd, color=style.BLACK, linewidth=1)
         ax.scatter(
             np.tile(x, len(seeds)),
