@@ -29,7 +29,11 @@ def measure(
     parts = []
     for setting, group in settings.items():
         tables = resetting.measure(
-            group, test_images=test_images, rerandomise=rerandomise, device=device
+            group,
+            test_images=test_images,
+            rerandomise=rerandomise,
+            device=device,
+            checkpoints=(0,),
         )
         parts.append(_rows(tables).assign(**dict(zip(SETTING, setting, strict=True))))
     table = pd.concat(parts, ignore_index=True)

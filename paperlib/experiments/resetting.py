@@ -1,6 +1,6 @@
 """Trained runs reset layer by layer: errors, damages and distances as tidy tables (§2, Fig. 1)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import pandas as pd
@@ -36,6 +36,7 @@ def measure(
     rerandomise: int,
     device: str,
     groups: Mapping[str, Sequence[str]] | None = None,
+    checkpoints: Collection[int] | None = None,
     seed: int = 0,
 ) -> Tables:
     """Reset every layer, or every group of layers, of every run; runs are trained if missing.
@@ -44,13 +45,16 @@ def measure(
         test_images: the first ones of the run's data set.
         rerandomise: draws of the ReRnd column.
         groups: name to layers that are reset together; by default each layer alone.
+        checkpoints: epochs to reset to, 0 among them; by default all that were kept. The last is
+            always there.
         seed: of the draws.
     """
     rows, moved = [], []
     for spec in track(specs, "trained networks"):
         run = runs.get(spec, device=device)
         model = run.model().to(devices.resolve(device))
-        states = {epoch: run.state(epoch) for epoch in run.epochs}
+        wanted = run.epochs if checkpoints is None else {*checkpoints, run.epochs[-1]}
+        states = {epoch: run.state(epoch) for epoch in wanted}
         layers = networks.layers(model)
         if groups is not None:
             layers = joint.union(layers, groups)

@@ -100,6 +100,13 @@ def test_a_group_is_reset_together(images):
     assert table.loc[(3, "pair", "0")].error == error_of(state, images)
 
 
+def test_only_the_wanted_checkpoints_are_evaluated(images):
+    every, few = measured(), measured(checkpoints=[0])
+    assert list(few.errors.column.unique()) == ["ReRnd", "0", "4"]
+    for whole, part in zip(every, few, strict=True):
+        pd.testing.assert_frame_equal(whole[whole.column != "1"].reset_index(drop=True), part)
+
+
 def test_grids_keep_the_order_of_layers_and_checkpoints(images):
     errors = measured().errors
     grid = resetting.grid(errors, "error")
