@@ -82,6 +82,7 @@ runs: check-jobs $(READY) ## train what the figures still need: -j4, FIG=layers_
 	@$(if $(FIG)$(LAYERS),$(TRAIN) $(or $(FIG),$(LAYERS)) $(PLACE))
 
 test: check-jobs lint ## style, unit, property, fault and notebook tests
+	@$(PY) -m paperlib.training.data || echo 'no data: tests that need them are skipped'
 	$(PY) -m pytest -q -n 2 tests --ignore tests/reference
 	$(if $(LAYERS),$(TRAIN) $(LAYERS) --profile quick)
 	$(RUN) check

@@ -14,6 +14,7 @@ from paperlib.experiments import fcn_runs, resetting, seeds
 from paperlib.experiments.resetting import Tables
 from paperlib.report import claims, style
 from paperlib.report.heatmap import DISTANCE, ERROR, heatmap
+from paperlib.robustness.distances import rank_correlation
 from paperlib.robustness.evaluate import FULL_MODEL, RERANDOMISED
 from paperlib.training.runs import Spec
 
@@ -104,6 +105,23 @@ def beside_paper(tables: Tables) -> pd.DataFrame:
     ).reindex(ours.columns)
 
 
+def correlations(tables: Tables) -> pd.DataFrame:
+    """Spearman's ρ over layers of damage at checkpoint 0 and distance moved (App. D).
+
+    A row a kind of distance: `rho`, mean over seeds, and `low`, `high` (95 % over seeds).
+    """
+    initial = resetting.at(tables.errors, "0")
+    last = tables.distances.column.iloc[-1]
+    rows = {}
+    for kind in resetting.DISTANCES:
+        moved = resetting.at(tables.distances, last, kind)
+        found = seeds.interval(
+            rank_correlation(initial.loc[seed], moved.loc[seed]) for seed in initial.index
+        )
+        rows[kind] = {"rho": found.value, "low": found.low, "high": found.high}
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("distance")
+
+
 def judge(tables: Tables) -> list[claims.Verdict]:
     """Verdicts on C1, C2, C3, C5 and C20-fcn."""
     errors = tables.errors
@@ -176,7 +194,8 @@ def _draw_pair(
     high = CHANCE if value == "error" else max(ours.max(axis=None), theirs.max(axis=None))
     heatmap(left, ours, colours=colours, high=high)
     heatmap(right, theirs, colours=colours, high=high, bar=label)
-    right.set_yticks([])
+    if list(ours.index) == list(theirs.index):
+        right.set_yticks([])
     if value != LINF:
         left.set_xlabel("")
         right.set_xlabel("")

@@ -37,17 +37,15 @@ def measure(
     device: str,
     groups: Mapping[str, Sequence[str]] | None = None,
     checkpoints: Collection[int] | None = None,
-    seed: int = 0,
 ) -> Tables:
     """Reset every layer, or every group of layers, of every run; runs are trained if missing.
 
     Args:
         test_images: the first ones of the run's data set.
-        rerandomise: draws of the ReRnd column.
+        rerandomise: draws of the ReRnd column, others for every run.
         groups: name to layers that are reset together; by default each layer alone.
         checkpoints: epochs to reset to, 0 among them; by default all that were kept. The last is
             always there.
-        seed: of the draws.
     """
     rows, moved = [], []
     for spec in track(specs, "trained networks"):
@@ -67,10 +65,10 @@ def measure(
             layers=layers,
             build=spec.build,
             rerandomise=rerandomise,
-            seed=seed,
+            seed=spec.seed,
         )
         rows.append(_errors(outcomes).assign(seed=spec.seed))
-        moved.append(_distances(spec, states, layers, rerandomise, seed).assign(seed=spec.seed))
+        moved.append(_distances(spec, states, layers, rerandomise).assign(seed=spec.seed))
     return Tables(_seed_first(pd.concat(rows)), _seed_first(pd.concat(moved)))
 
 
@@ -114,9 +112,8 @@ def _distances(
     states: evaluate.States,
     layers: Mapping[str, Sequence[str]],
     rerandomise: int,
-    seed: int,
 ) -> pd.DataFrame:
-    options = {"build": spec.build, "rerandomise": rerandomise, "seed": seed}
+    options = {"build": spec.build, "rerandomise": rerandomise, "seed": spec.seed}
     by_kind = {kind: distances.table(states, layers, kind, **options).stack() for kind in DISTANCES}
     rows = pd.DataFrame(by_kind).rename_axis(["layer", "column"]).reset_index()
     return rows.assign(column=rows.column.astype(str))

@@ -19,8 +19,7 @@ from paperlib.paths import QUICK, Project
 from paperlib.running.errors import Refused
 from paperlib.running.run import plan
 from paperlib.training import data, runs
-from paperlib.training.loop import Diverged
-from paperlib.training.runs import Spec, StoreError
+from paperlib.training.runs import Spec
 
 FAILED, REFUSED, NO_DATA, INTERRUPTED = 1, 2, 3, 130
 
@@ -50,21 +49,27 @@ def missing(specs: Sequence[Spec]) -> list[Spec]:
 def train(specs: Sequence[Spec], jobs: int, device: str) -> int:
     """Train `specs` in `jobs` processes; the number of those that failed, whose errors are shown.
 
-    A failure leaves the other trainings alone.
+    A training that fails leaves the others alone; a process that dies ends those that wait, too.
     """
     failures = 0
-    with ProcessPoolExecutor(jobs, get_context("spawn"), _prepare_worker) as pool:
+    pool = ProcessPoolExecutor(jobs, get_context("spawn"), _prepare_worker)
+    try:
         waiting = {pool.submit(_train, spec, device): spec for spec in specs}
         for number, future in enumerate(as_completed(waiting), 1):
             try:
                 line = f"trained in {future.result():.0f} s"
             except BrokenProcessPool:
                 failures += 1
-                line = "its process died, probably out of memory: use fewer jobs"
-            except (Diverged, StoreError, ValueError) as error:
+                line = (
+                    "not trained, since a training process died, probably out of memory: "
+                    "run again with fewer jobs"
+                )
+            except Exception as error:  # whatever it is, the others are worth going on with
                 failures += 1
-                line = f"FAILED: {error}"
+                line = f"FAILED: {error or type(error).__name__}"
             print(f"[{number}/{len(specs)}] {waiting[future].title}: {line}", flush=True)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
     return failures
 
 
@@ -103,9 +108,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in dict.fromkeys(spec.data for spec in specs):
             data.prepare(name)
         lacking = missing(specs)
-        if lacking:
-            print(f"{len(lacking)} runs to train, {options.jobs} at a time", flush=True)
-        return FAILED if train(lacking, options.jobs, options.device) else 0
+        if not lacking:
+            return 0
+        # Several trainings on one accelerator would only take its memory from each other.
+        jobs = options.jobs or (_cores() if options.device == "cpu" else 1)
+        print(f"{len(lacking)} runs to train, {jobs} at a time", flush=True)
+        return FAILED if train(lacking, jobs, options.device) else 0
     except (Refused, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return REFUSED
@@ -132,15 +140,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--profile", default=QUICK, help="a set of overrides (default: quick)")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or mps")
     parser.add_argument(
-        "--jobs",
-        type=int,
-        default=len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),
-        help="trainings at a time (default: all cores)",
+        "--jobs", type=int, help="trainings at a time (default: all cores; 1 on an accelerator)"
     )
     return parser
 
 
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    sys.stdout.flush()
+    if status == INTERRUPTED:
+        os._exit(status)  # the usual end would wait for the trainings that go on
+    sys.exit(status)

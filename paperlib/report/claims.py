@@ -246,7 +246,7 @@ def report(found: Mapping[str, Verdict], profile: str) -> str:
         f"# Claims, profile {profile}",
         f"{len(judged)} claims: {counts(results.values())}.{more}",
         "Each rule was fixed before the runs (`paperlib/report/claims.toml`), but for L9, L13, "
-        "L15, L16b and L18, changed afterwards: see their notes. Brackets behind a "
+        "L15, L16b, L18 and C26, changed afterwards: see their notes. Brackets behind a "
         "measured value hold its 95 % interval; a value without brackets is exact, or a p-value, "
         "a count or an extreme of the sample. Tags: SAW, in the paper as we read it; INFERRED "
         "from it; DERIVED by us; RECALLED, not seen; DIGITISED from a published figure.",

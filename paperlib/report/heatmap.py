@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 
 from paperlib.report import style
 
-# Sequential, and rising in lightness, hence safe for the colour-blind; the paper's own.
+# Sequential, darker for more, hence safe for the colour-blind; the paper's own.
 ERROR, DISTANCE = "Reds", "Blues"
 APART = ("ReRnd", "fullmodel")
 GAP = 5  # points of white between what is set apart and the rest

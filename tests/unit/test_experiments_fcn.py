@@ -103,6 +103,12 @@ def test_damages_are_given_with_intervals():
     assert layers_fcn.damages(tables()).loc["layer1", "0"] == "36.0 [36.0, 36.0]"
 
 
+def test_distances_are_ranked_against_damage():
+    # Ranks by damage: layers 3, 4, 2, 1 from least to most; by distance 3, 2, 1, 4.
+    row = layers_fcn.correlations(tables()).loc["linf"]
+    assert row.to_list() == pytest.approx([1 - 6 * (1 + 1 + 0 + 4) / 60] * 3)
+
+
 def test_the_figure_shows_ours_beside_the_papers():
     fig = layers_fcn.draw(tables(columns=("ReRnd", "0", "3", "100")))
     panels = fig.axes

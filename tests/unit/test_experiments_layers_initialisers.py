@@ -60,6 +60,15 @@ def test_one_initialiser_without_a_gap_is_enough():
     assert verdicts(whole(other=19))["C25"].verdict == "inconclusive"  # 11 ± 2.5
 
 
+def test_a_wide_interval_decides_though_its_mean_is_not_the_smallest():
+    wide = whole(other=12)  # gaps 18 of he, 25 of the others
+    rows = (wide.initialiser == "glorot") & (wide.layer == "layer1")
+    wide.loc[rows, "damage"] += 12 * (wide.seed[rows] - 1)
+    found = verdicts(wide)["C25"]
+    assert found.verdict == "inconclusive"
+    assert found.measured["gap"].value == pytest.approx(18)
+
+
 def test_swapping_two_layers_flips_the_verdict():
     right = whole(other=12)
     wrong = right.assign(layer=right.layer.replace({"layer1": "layer3", "layer3": "layer1"}))

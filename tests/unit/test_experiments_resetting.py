@@ -69,11 +69,18 @@ def test_every_error_is_that_of_the_reset_network(images):
             expected = 100 * (error_of(state, images) - error_of(run.state(4), images))
             assert row.damage == pytest.approx(expected)
             draws = [
-                error_of(resets.rerandomise(run.spec.build, names, 0, run.state(4), draw=i), images)
+                error_of(
+                    resets.rerandomise(run.spec.build, names, seed, run.state(4), draw=i), images
+                )
                 for i in range(2)
             ]
             assert table.loc[(seed, layer, "ReRnd")].error == pytest.approx(np.mean(draws))
             assert table.loc[(seed, layer, "ReRnd")].sd == pytest.approx(np.std(draws, ddof=1))
+
+
+def test_every_run_is_rerandomised_by_draws_of_its_own(images):
+    table = measured().distances.set_index(["layer", "column", "seed"])
+    assert (table.loc[("layer1", "ReRnd", 3)] != table.loc[("layer1", "ReRnd", 8)]).all()
 
 
 def test_the_whole_network_at_a_checkpoint_is_that_checkpoint(images):
