@@ -173,6 +173,7 @@ def test_notebooks_are_compared_after_the_trainings_of_the_quick_profile(checkou
     _, lines, _ = asked(checkout, "test", "PROFILE=paper", "-s")
     assert lines == [
         "ruff check .",
+        "training.data",
         "pytest -q -n 2 tests --ignore tests/reference",
         TRAIN,
         "runner check",
