@@ -22,6 +22,8 @@ def measure(
         interval over images, their test `error`, test error `rerandomised` (mean over draws; NaN
         without any) and `final` (of the network itself), and `moved`, ‖θ_d^T − θ_d^0‖₂/‖θ_d^0‖₂.
     """
+    if not runs:
+        raise ValueError(resetting.NO_NETWORKS)
     settings: dict[tuple[int, int, str, float], list[Spec]] = {}
     for spec in runs:
         of_network = [spec.options[name] for name in SETTING[:3]]

@@ -83,6 +83,8 @@ def measure(
         most_groups: of each size in the survey; at random where there are more.
         device: where to train and evaluate.
     """
+    if not trained:
+        raise ValueError(resetting.NO_NETWORKS)
     layers = list(networks.layers(trained[0].build()))
     groups = {layer: [layer] for layer in layers} | patterns(layers)
     errors = resetting.measure(

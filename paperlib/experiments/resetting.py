@@ -13,6 +13,7 @@ from paperlib.robustness.evaluate import FULL_MODEL, RERANDOMISED
 from paperlib.training import data, runs
 from paperlib.training.runs import Spec
 
+NO_NETWORKS = "there are no networks to reset: seeds must be at least 1, and no list empty."
 DISTANCES = ("l2_fan_in", "l2_rms", "linf", "relative")
 
 
@@ -46,7 +47,11 @@ def measure(
         groups: name to layers that are reset together; by default each layer alone.
         checkpoints: epochs to reset to, 0 among them; by default all that were kept. The last is
             always there.
+
+    Raises ValueError for no specs.
     """
+    if not specs:
+        raise ValueError(NO_NETWORKS)
     rows, moved = [], []
     for spec in track(specs, "trained networks"):
         run = runs.get(spec, device=device)

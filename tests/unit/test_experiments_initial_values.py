@@ -62,6 +62,11 @@ def test_checkpoint_0_stands_beside_the_rerandomised_the_final_and_the_distance(
     assert (row.rerandomised, row.final, row.moved) == (0.88, 0.02, 0.5)
 
 
+def test_no_networks_are_refused():
+    with pytest.raises(ValueError, match="seeds must be at least 1"):
+        initial_values.measure([], test_images=50, rerandomise=0, device="cpu")
+
+
 def test_without_draws_nothing_is_rerandomised(monkeypatch):
     def measure(group, **_):
         errors, moved = tables(group)

@@ -114,6 +114,11 @@ def test_only_the_wanted_checkpoints_are_evaluated(images):
         pd.testing.assert_frame_equal(whole[whole.column != "1"].reset_index(drop=True), part)
 
 
+def test_no_networks_are_refused():
+    with pytest.raises(ValueError, match="seeds must be at least 1"):
+        resetting.measure([], test_images=50, rerandomise=0, device="cpu")
+
+
 def test_grids_keep_the_order_of_layers_and_checkpoints(images):
     errors = measured().errors
     grid = resetting.grid(errors, "error")
