@@ -103,7 +103,11 @@ def _unwrapped(model: nn.Module) -> nn.Module:
 
 
 def _elements(module: nn.Module) -> list[nn.Module]:
-    plain = type(module).forward is nn.Sequential.forward
+    plain = (
+        type(module).forward is nn.Sequential.forward
+        and type(module).__call__ is nn.Sequential.__call__
+        and "forward" not in vars(module)
+    )
     if not plain or module._forward_hooks or module._forward_pre_hooks:
         return [module]
     # Iterated as nn.Sequential does: `children()` would leave out a module that comes twice.
