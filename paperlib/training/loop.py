@@ -79,6 +79,7 @@ def train(
         Diverged: the loss or a weight is not finite.
     """
     device = next(model.parameters()).device
+    model.to(memory_format=torch.channels_last)  # convolutions are faster; others have no channels
     trained = _trained(model, recipe)
     optimiser = _Optimiser(trained, recipe)
     if start_state is None:
@@ -159,7 +160,8 @@ class _Optimiser:
         """Go on with copies of the buffers that `momentum` once gave."""
         for name, buffer in momentum.items():
             parameter = self.parameters[name]
-            self._sgd.state[parameter]["momentum_buffer"] = buffer.to(parameter, copy=True)
+            own = torch.empty_like(parameter, requires_grad=False).copy_(buffer)
+            self._sgd.state[parameter]["momentum_buffer"] = own
 
 
 def _epoch(
@@ -176,10 +178,11 @@ def _epoch(
     order = data.epoch_order(len(labels), seed, epoch).to(device)
     crops = laws.generator(seed, _AUGMENT, epoch)
     parameters = list(optimiser.parameters.values())
+    batches = order.split(recipe.batch_size)
     losses = torch.zeros((), dtype=torch.float64, device=device)
     hits = torch.zeros((), dtype=torch.int64, device=device)
     with _global_seed(seed, epoch, device):
-        for step, chosen in enumerate(order.split(recipe.batch_size), start=1):
+        for step, chosen in enumerate(batches, start=1):
             batch, targets = pixels.index_select(0, chosen), labels.index_select(0, chosen)
             if recipe.augment:
                 batch = data.augment(batch, crops)
@@ -190,7 +193,7 @@ def _epoch(
             loss.backward()
             if recipe.clip_norm is not None:
                 nn.utils.clip_grad_norm_(parameters, recipe.clip_norm)
-            optimiser.step(lr_at(recipe, epoch))
+            optimiser.step(lr_at(recipe, epoch, step / len(batches)))
             losses += loss.detach() * len(targets)
             hits += (logits.detach().argmax(1) == targets).sum()
             if step % CHECK_EVERY == 0:

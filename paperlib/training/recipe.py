@@ -22,6 +22,7 @@ class Recipe:
         weight_decay: coefficient on every trained parameter, biases included.
         milestones: fractions of `epochs` after which the learning rate is multiplied by `gamma`.
         clip_norm: largest 2-norm of the whole gradient; None leaves it as it is.
+        warmup: epochs in which the learning rate first rises, by equal steps, from near 0.
         precision: "float32", or "bfloat16" autocast.
         frozen: layers, by the paper's names, whose parameters stay as initialised.
         threads: CPU threads; part of the recipe, since another number gives other digits.
@@ -42,10 +43,12 @@ class Recipe:
     frozen: tuple[str, ...] = ()
     threads: int = 1
     augment: bool = False
+    warmup: int = 0
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "threads"):
             check_int(name, getattr(self, name), 1)
+        check_int("warmup", self.warmup, 0)
         for name in ("lr", "momentum", "weight_decay", "gamma"):
             # As floats, so that 0 and 0.0 are the same recipe with the same hash.
             object.__setattr__(self, name, check_real(name, getattr(self, name), 0.0))
@@ -63,10 +66,12 @@ class Recipe:
         object.__setattr__(self, "milestones", milestones)
 
 
-def lr_at(recipe: Recipe, epoch: int) -> float:
-    """The learning rate after `epoch` whole epochs, hence in the pass number `epoch` from 0.
+def lr_at(recipe: Recipe, epoch: int, part: float = 1.0) -> float:
+    """The learning rate in pass number `epoch` from 0, when that `part` of the pass is through.
 
-    A milestone stands at the nearest whole epoch, an upper one where two are as near.
+    `part` counts during warm-up only. A milestone stands at the nearest whole epoch, an upper one
+    where two are as near, but never before the first pass.
     """
-    passed = sum(epoch >= math.floor(m * recipe.epochs + 0.5) for m in recipe.milestones)
-    return recipe.lr * recipe.gamma**passed
+    passed = sum(epoch >= max(1, math.floor(m * recipe.epochs + 0.5)) for m in recipe.milestones)
+    warm = min(1.0, (epoch + part) / recipe.warmup) if recipe.warmup else 1.0
+    return recipe.lr * recipe.gamma**passed * warm

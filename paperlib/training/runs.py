@@ -109,10 +109,13 @@ class Spec:
         """The spec as JSON values, with the checksums of a known data set and the version of the
         training code."""
         published = sources.PUBLISHED.get(self.data)
+        recipe = asdict(self.recipe)
+        if not recipe["warmup"]:
+            del recipe["warmup"]  # runs of before there was one keep their hash
         return {
             "network": self.network,
             "options": self._all_options(),
-            "recipe": asdict(self.recipe),
+            "recipe": recipe,
             "data": self.data,
             "checksums": [f.sha256 for f in published.split("train")] if published else [],
             "train_images": self.train_images,

@@ -52,6 +52,23 @@ def test_it_is_the_usual_loop(synthetic):
         torch.testing.assert_close(ours.state_dict()[name], tensor)
 
 
+def test_the_learning_rate_of_warm_up_changes_from_step_to_step(synthetic):
+    recipe = Recipe(1, 0.05, batch_size=100, warmup=3)
+    ours, _ = trained(synthetic, recipe)
+    theirs = net()
+    optimiser = torch.optim.SGD(theirs.parameters(), lr=1, momentum=0.9)
+    for step, chosen in enumerate(data.epoch_order(300, 0, 0).split(100), start=1):
+        optimiser.param_groups[0]["lr"] = 0.05 * step / 9
+        loss = F.cross_entropy(
+            theirs(synthetic.images[chosen].float() / 255), synthetic.labels[chosen]
+        )
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    for name, tensor in theirs.state_dict().items():
+        torch.testing.assert_close(ours.state_dict()[name], tensor)
+
+
 def test_it_learns(synthetic):
     model, checkpoints = trained(synthetic, Recipe(8, 0.05))
     hits = model(data.as_input(synthetic.images)).argmax(1) == synthetic.labels

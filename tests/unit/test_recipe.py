@@ -20,6 +20,16 @@ def test_milestones_of_a_short_training_stand_at_the_nearest_epoch():
     assert rates == [1.0] * 4 + [0.5] * 3 + [0.25] * 4 + [0.125]
 
 
+def test_a_single_epoch_has_the_initial_learning_rate():
+    assert lr_at(Recipe(epochs=1, lr=0.5), 0) == 0.5
+
+
+def test_the_learning_rate_rises_by_equal_steps_in_warm_up():
+    recipe = Recipe(epochs=20, lr=1.0, warmup=2)
+    steps = [lr_at(recipe, epoch, part / 4) for epoch in range(3) for part in range(1, 5)]
+    assert steps == [n / 8 for n in range(1, 9)] + [1.0] * 4
+
+
 def test_the_defaults_are_those_of_the_paper():
     recipe = Recipe(epochs=100, lr=0.01)
     assert (recipe.batch_size, recipe.momentum, recipe.weight_decay) == (128, 0.9, 0.0)
@@ -42,6 +52,7 @@ def test_equal_recipes_are_equal_however_they_are_written():
         ({"precision": "bf16"}, "did you mean 'bfloat16'"),
         ({"frozen": "layer1"}, "tuple of layers"),
         ({"milestones": (0.6, 0.3)}, "rising fractions"),
+        ({"warmup": -1}, "warmup"),
         ({"milestones": (30, 60, 90)}, "rising fractions"),
         ({"threads": 0}, "threads"),
     ],

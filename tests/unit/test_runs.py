@@ -161,6 +161,14 @@ def test_the_same_spec_written_otherwise_is_the_same_run():
     assert len({spec_of(), spec_of()}) == 1
 
 
+def test_runs_of_before_there_was_warm_up_keep_their_hash():
+    recipe = Recipe(100, 0.01)
+    options = {"hidden": 3, "width": 256, "initialiser": "lecun-truncated"}
+    kept = (0, 1, 2, 3, 8, 40, 90)
+    assert Spec("mlp", options, recipe, "mnist", 60000, 0, kept).hash == "2d50adb72d6866b9"
+    assert replace(MNIST, recipe=replace(MNIST.recipe, warmup=1)).hash != MNIST.hash
+
+
 def test_known_data_sets_the_inputs_of_the_network():
     net = replace(MNIST, data="cifar10", options={"hidden": 1, "width": 4}).build()
     assert net(torch.rand(2, 3, 32, 32)).shape == (2, 10)

@@ -1,0 +1,150 @@
+"""The trained runs of the paper's convolutional networks: VGGs and ResNets (§3.2, §4, App. C)."""
+
+import re
+from collections.abc import Sequence
+
+from paperlib import devices
+from paperlib.choices import check_choice
+from paperlib.networks import resnet
+from paperlib.training.recipe import Recipe
+from paperlib.training.runs import Spec
+
+# The rows of the early figures, beside ReRnd and the last epoch. All notebooks keep the same, to
+# share runs.
+CHECKPOINTS = (0, 1, 10)
+
+# Training configurations (App. C): weight decay, batch norm. All else is without both.
+CONFIGURATIONS = {
+    "plain": (False, False),
+    "wd": (True, False),
+    "bn": (False, True),
+    "wd+bn": (True, True),
+}
+WEIGHT_DECAY = 5e-4  # the paper's is unknown; this is the usual one for such networks
+# Ours: without batch norm these networks train with bounded gradients only.
+CLIP_NORM = 1.0
+
+# What is done to all but the first residual block of each stage (§4, Table 1).
+TREATMENTS = ("full", "frozen", "removed")
+
+# PyTorch's default, but for VGGs: its weights have a third of the variance that keeps the size of
+# a signal behind a ReLU's halving, so that sixteen layers without skips let none through.
+INITIALISERS = {"vgg": "he", "resnet": "torch"}
+
+DEEP = 50  # ResNets deeper than that have half the batch on ImageNet, as in the paper
+
+
+def spec(
+    network: str,
+    *,
+    base_width: int,
+    lr: float,
+    epochs: int,
+    train_images: int | None,
+    seed: int,
+    precision: str,
+    device: str = "cpu",
+    dataset: str = "cifar10",
+    configuration: str = "plain",
+    treatment: str = "full",
+    version: int = 2,
+    warmup: int = 0,
+) -> Spec:
+    """One run of a network that `vgg.VGGS` or `resnet.RESNETS` names.
+
+    The recipe is the paper's, but for what it does not say: initial learning rate, weight decay,
+    warm-up, clipping, initialiser and precision.
+
+    Args:
+        base_width: channels of stage 1; 64 is the published width.
+        train_images: the first ones; None takes all.
+        precision: "float32", "bfloat16", or "auto", whichever is faster on `device`.
+        dataset: "cifar10", or an ImageNet-like one, for which a ResNet has its other stem.
+        configuration: a key of CONFIGURATIONS.
+        treatment: one of TREATMENTS; a ResNet's only, if not "full".
+        version: of a ResNet.
+        warmup: epochs.
+
+    Raises ValueError for a name or a number that is not allowed.
+    """
+    check_choice("configuration", configuration, CONFIGURATIONS)
+    check_choice("treatment", treatment, TREATMENTS)
+    decayed, batch_norm = CONFIGURATIONS[configuration]
+    family = re.sub(r"\d.*", "", network)
+    check_choice("family of networks", family, INITIALISERS)
+    options: dict[str, object] = {
+        "base_width": base_width,
+        "batch_norm": batch_norm,
+        "initialiser": INITIALISERS[family],
+    }
+    imagenet = dataset != "cifar10"
+    frozen: list[str] = []
+    if family == "resnet":
+        options |= {"version": version, "stem": "imagenet" if imagenet else "cifar"}
+        if treatment == "removed":
+            options["blocks"] = resnet.REMOVED
+        elif treatment == "frozen":
+            frozen = later_blocks(network)
+    elif treatment != "full":
+        raise ValueError(f"{network} has no residual blocks to be {treatment}.")
+    if precision == "auto":
+        precision = devices.fastest_precision(devices.resolve(device))
+    recipe = Recipe(
+        epochs=epochs,
+        lr=lr,
+        batch_size=64 if imagenet and depth(network) > DEEP else 128,
+        weight_decay=WEIGHT_DECAY if decayed else 0.0,
+        clip_norm=CLIP_NORM,
+        precision=precision,
+        frozen=tuple(frozen),
+        augment=True,
+        warmup=warmup,
+    )
+    return Spec(
+        network=network,
+        options=options,
+        recipe=recipe,
+        data=dataset,
+        train_images=train_images,
+        seed=seed,
+        keep_epochs=tuple(epoch for epoch in CHECKPOINTS if epoch <= epochs),
+    )
+
+
+def depth(network: str) -> int:
+    """Layers with weights on the longest path, by the network's name: 50 for "resnet50"."""
+    return int("".join(re.findall(r"\d+", network)))
+
+
+def later_blocks(network: str) -> list[str]:
+    """All but the first residual block of each stage of a ResNet, by the paper's names (§4)."""
+    numbers = resnet.RESNETS[check_choice("ResNet", network, resnet.RESNETS)]["blocks"]
+    return [
+        f"stage{stage}.resblk{block}"
+        for stage, number in enumerate(numbers, start=1)
+        for block in range(2, number + 1)
+    ]
+
+
+def specs(
+    names: Sequence[str],
+    *,
+    configurations: Sequence[str] = ("plain",),
+    treatments: Sequence[str] = ("full",),
+    seeds: int,
+    **common: object,
+) -> list[Spec]:
+    """Every network in every configuration and treatment, from every seed; see `spec`."""
+    return [
+        spec(
+            name,
+            configuration=configuration,
+            treatment=treatment,
+            seed=seed,
+            **common,
+        )
+        for name in names
+        for configuration in configurations
+        for treatment in treatments
+        for seed in range(seeds)
+    ]
