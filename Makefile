@@ -79,7 +79,7 @@ data: $(READY) ## fetch and verify the data sets
 	@$(PY) -m paperlib.training.data
 
 runs: check-jobs $(READY) ## train what the figures still need: -j4, FIG=layers_fig01_fcn_mnist
-	@$(if $(FIG)$(LAYERS),$(TRAIN) $(or $(FIG),$(LAYERS)) $(PLACE))
+	@$(if $(FIG)$(LAYERS),$(TRAIN) $(or $(FIG),$(LAYERS)) $(PLACE) $(ARGS))
 
 test: check-jobs lint ## style, unit, property, fault and notebook tests
 	@$(PY) -m paperlib.training.data || echo 'no data: tests that need them are skipped'
@@ -94,14 +94,14 @@ lint: $(READY) ## style only
 lab: $(READY) ## open the notebooks in JupyterLab: ARGS="--no-browser"
 	$(PY) -m jupyter lab notebooks $(ARGS)
 
-claims: $(READY) ## the papers' claims with our verdicts
+claims: $(READY) ## the verdicts on the papers' claims; writes figures/<PROFILE>/CLAIMS.md
 	@$(PY) -m paperlib.report.claims --profile $(PROFILE)
 
 book: $(READY) ## the notebooks as HTML pages that need no network
 	@$(PY) -m paperlib.report.book --profile $(PROFILE)
 
-bench: $(READY) ## our speed against the plain way
-	$(PY) -m paperlib.bench
+bench: $(READY) ## our speed against the plain way: ARGS=--quick
+	$(PY) -m paperlib.bench $(ARGS)
 
 refresh: $(READY) ## put fresh outputs into the committed notebooks
 	@$(RUN) refresh $(FIG)

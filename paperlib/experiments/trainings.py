@@ -8,8 +8,9 @@ import inspect
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection, get_context, parent_process
 from typing import Any
@@ -49,28 +50,55 @@ def missing(specs: Sequence[Spec]) -> list[Spec]:
 def train(specs: Sequence[Spec], jobs: int, device: str) -> int:
     """Train `specs` in `jobs` processes; the number of those that failed, whose errors are shown.
 
-    A training that fails leaves the others alone; a process that dies ends those that wait, too.
+    A training that fails leaves the others alone. One whose process dies is tried once more, after
+    those that wait, in a new process.
     """
-    failures = 0
-    pool = ProcessPoolExecutor(jobs, get_context("spawn"), _prepare_worker)
+    waiting = deque(specs)
+    running: dict[Future[float], tuple[ProcessPoolExecutor, Spec]] = {}
+    died: set[str] = set()
+    ended = failures = 0
+
+    def start(worker: ProcessPoolExecutor) -> None:
+        spec = waiting.popleft()
+        running[worker.submit(_train, spec, device)] = worker, spec
+
     try:
-        waiting = {pool.submit(_train, spec, device): spec for spec in specs}
-        for number, future in enumerate(as_completed(waiting), 1):
-            try:
-                line = f"trained in {future.result():.0f} s"
-            except BrokenProcessPool:
-                failures += 1
-                line = (
-                    "not trained, since a training process died, probably out of memory: "
-                    "run again with fewer jobs"
-                )
-            except Exception as error:  # whatever it is, the others are worth going on with
-                failures += 1
-                line = f"FAILED: {error or type(error).__name__}"
-            print(f"[{number}/{len(specs)}] {waiting[future].title}: {line}", flush=True)
+        for _ in range(min(jobs, len(specs))):
+            start(_worker())
+        while running:
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                worker, spec = running.pop(future)
+                ended += 1
+                try:
+                    line = f"trained in {future.result():.0f} s"
+                except BrokenProcessPool:
+                    worker = _worker()
+                    line = "its process died, probably out of memory"
+                    if spec.folder_name not in died:
+                        died.add(spec.folder_name)
+                        waiting.append(spec)
+                        ended -= 1
+                        line += "; it is tried again at the end"
+                    else:
+                        failures += 1
+                        line = f"FAILED: {line}: run again with fewer jobs"
+                except Exception as error:  # whatever it is, the others are worth going on with
+                    failures += 1
+                    line = f"FAILED: {error or type(error).__name__}"
+                print(f"[{ended}/{len(specs)}] {spec.title}: {line}", flush=True)
+                if waiting:
+                    start(worker)
+                else:
+                    worker.shutdown(wait=False)
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        for worker, _ in running.values():
+            worker.shutdown(wait=False, cancel_futures=True)
     return failures
+
+
+def _worker() -> ProcessPoolExecutor:
+    """One process: where a training has one of its own, it is known which training it died in."""
+    return ProcessPoolExecutor(1, get_context("spawn"), _prepare_worker)
 
 
 def _prepare_worker() -> None:
@@ -140,9 +168,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--profile", default=QUICK, help="a set of overrides (default: quick)")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or mps")
     parser.add_argument(
-        "--jobs", type=int, help="trainings at a time (default: all cores; 1 on an accelerator)"
+        "--jobs",
+        type=_at_least_one,
+        help="trainings at a time (default: all cores; 1 on an accelerator)",
     )
     return parser
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"give a number of processes from 1, not {text!r}")
+    return int(text)
 
 
 def _cores() -> int:

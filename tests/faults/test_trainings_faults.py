@@ -5,12 +5,13 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent import futures
 
 import psutil
 import pytest
 
 from paperlib.experiments import fcn_runs, trainings
-from paperlib.paths import data_dir
+from paperlib.paths import data_dir, store_dir
 from paperlib.training import runs
 
 
@@ -50,21 +51,50 @@ def test_trainings_end_with_the_command_that_started_them(tmp_path, stop):
     assert left == []
 
 
-def test_a_process_that_dies_is_said_to_have_died(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def specs(tmp_path, monkeypatch):
+    """Two trainings that are long enough to be killed."""
     monkeypatch.setenv("STORE", str(tmp_path))
-    settings = {"dataset": "mnist", "lr": 0.01, "epochs": 50, "train_images": 5000}
-    specs = fcn_runs.specs(2, 32, seeds=range(2), **settings)
-    monkeypatch.setattr(trainings, "as_completed", lambda waiting: kill_first(tmp_path, waiting))
-    assert trainings.train(specs, 1, "cpu") == 2
-    assert capsys.readouterr().out.count("probably out of memory: run again with fewer jobs") == 2
-    assert not any(map(runs.finished, specs))
+    settings = {"dataset": "mnist", "lr": 0.01, "epochs": 20, "train_images": 5000}
+    return fcn_runs.specs(2, 32, seeds=range(2), **settings)
 
 
-def kill_first(store, waiting):
-    """Wait for the first network, kill the workers, and go on with the futures."""
-    while not list(store.glob("*/epoch-000.safetensors")):
-        time.sleep(0.1)
-    for child in psutil.Process().children(recursive=True):
-        if "spawn_main" in " ".join(child.cmdline()):
-            child.kill()
-    yield from waiting
+def kill_workers(specs, monkeypatch, when):
+    """Kill all processes once a training has begun, the first, second, … time as `when` says."""
+    plan = iter(when)
+
+    def wait(*arguments, **options):
+        if next(plan, False):
+            unfinished = [spec for spec in specs if not runs.finished(spec)]
+            while not any((folder(spec) / "epoch-000.safetensors").exists() for spec in unfinished):
+                time.sleep(0.05)
+            for child in psutil.Process().children(recursive=True):
+                if "spawn_main" in " ".join(child.cmdline()):
+                    child.kill()
+        return futures.wait(*arguments, **options)
+
+    monkeypatch.setattr(trainings, "wait", wait)
+
+
+def folder(spec):
+    return store_dir() / spec.folder_name
+
+
+def test_a_training_whose_process_dies_is_tried_again_after_those_that_wait(
+    specs, monkeypatch, capsys
+):
+    kill_workers(specs, monkeypatch, [True])
+    assert trainings.train(specs, 1, "cpu") == 0
+    assert all(map(runs.finished, specs))
+    died, other, again = capsys.readouterr().out.splitlines()
+    assert "seed 0: its process died, probably out of memory; it is tried again" in died
+    assert other.startswith("[1/2]") and "seed 1: trained in" in other
+    assert again.startswith("[2/2]") and "seed 0: trained in" in again
+
+
+def test_a_training_that_dies_twice_is_named_and_the_others_go_on(specs, monkeypatch, capsys):
+    kill_workers(specs, monkeypatch, [True, False, True])
+    assert trainings.train(specs, 1, "cpu") == 1
+    assert list(map(runs.finished, specs)) == [False, True]
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert "seed 0: FAILED: its process died, probably out of memory: run again with fewer" in last

@@ -47,6 +47,14 @@ def test_what_is_refused_ends_with_status_2(capsys):
     assert trainings.main([NOTEBOOK, "--device", "gpu"]) == 2
 
 
+@pytest.mark.parametrize("jobs", ["0", "-2", "two"])
+def test_a_wrong_number_of_processes_is_refused(jobs, capsys):
+    with pytest.raises(SystemExit) as ended:
+        trainings.main([NOTEBOOK, f"--jobs={jobs}"])
+    assert ended.value.code == 2
+    assert f"give a number of processes from 1, not '{jobs}'" in capsys.readouterr().err
+
+
 def test_data_that_cannot_be_had_end_with_status_3_and_one_message(monkeypatch, capsys):
     def nowhere(name):
         raise data.DataError(f"the data set {name} is not there")

@@ -143,7 +143,7 @@ def test_length_alone_trains_nothing(checkout):
 @pytest.mark.parametrize("target", ["figures", "runs"])
 def test_as_many_processes_train_as_make_was_given(checkout, target, arguments, option):
     _, lines, _ = asked(checkout, target, *arguments)
-    assert f"experiments.trainings {option}layers_a --profile quick" in lines
+    assert any(f"trainings {option}layers_a --profile quick" in line for line in lines)
 
 
 @pytest.mark.parametrize("jobs", ["two", "0", "-1"])
@@ -157,6 +157,11 @@ def test_runs_are_those_of_a_profile_a_device_and_a_figure(checkout):
     assert asked(checkout, "runs", "PROFILE=paper", "DEVICE=cuda", "FIG=layers_b")[1] == [
         "experiments.trainings layers_b --profile paper --device cuda"
     ]
+
+
+def test_runs_and_bench_pass_arguments_on(checkout):
+    assert asked(checkout, "runs", "ARGS=--jobs 5")[1] == [f"{TRAIN} --jobs 5"]
+    assert asked(checkout, "bench", "ARGS=--quick")[1][-1] == "bench --quick"
 
 
 def test_the_status_of_the_trainings_is_that_of_runs(checkout):
