@@ -1,20 +1,24 @@
 """Convolutional networks reset layer by layer: tidy tables of several, and heatmaps (§3.2)."""
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 
 from paperlib import networks
 from paperlib.experiments import conv_runs, resetting
 from paperlib.experiments.resetting import Tables
 from paperlib.report import style
 from paperlib.report.heatmap import heatmap
+from paperlib.robustness.evaluate import FULL_MODEL
+from paperlib.training import runs
 from paperlib.training.runs import Spec
 
 SETTING = ["network", "configuration", "treatment", "version"]
 CHANCE = 0.9
+MOST_PRINTED = 24  # layers of a heatmap that has room for numbers in its cells
 
 Grouping = Callable[[Sequence[str]], Mapping[str, Sequence[str]]]
 
@@ -109,6 +113,62 @@ def medians(damages: pd.DataFrame) -> pd.DataFrame:
     return found.assign(gap=found.critical - found.robust)
 
 
+def curves(specs: Sequence[Spec], *, device: str) -> pd.DataFrame:
+    """How the runs were trained: a row each setting, `seed` and `epoch`, with `loss` and `error`.
+
+    Both are means over the augmented training images while they were being learned, so those of
+    an epoch are of the network on its way through it.
+    """
+    parts = []
+    for spec in specs:
+        history = runs.get(spec, device=device).history
+        rows = history[["epoch", "loss"]].assign(error=1 - history.accuracy, seed=spec.seed)
+        parts.append(rows.assign(**dict(zip(SETTING, setting(spec), strict=True))))
+    table = pd.concat(parts, ignore_index=True)
+    return table[[*SETTING, "seed", "epoch", "loss", "error"]]
+
+
+def finals(errors: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
+    """Final test error, and training error in the last epoch, by network: means over seeds.
+
+    `errors` and `curves` are of one configuration, treatment and version.
+    """
+    last = curves[curves.epoch == curves.epoch.max()].groupby("network")
+    test = {n: resetting.final_error(rows).mean() for n, rows in errors.groupby("network")}
+    found = pd.DataFrame({"test error": test, "training error": last.error.mean()})
+    return found.assign(**{"training loss": last.loss.mean()}).reindex(errors.network.unique())
+
+
+def by_layer(tables: Tables, column: str = "0") -> pd.DataFrame:
+    """Damage of each layer's reset to a column beside how far training moved the layer.
+
+    Columns `damage`, `low`, `high`, in points, and `moved`, ‖θ_d^T − θ_d^0‖₂/‖θ_d^0‖₂, mean over
+    seeds. The 95 % interval is over seeds; of one seed it is over images, or for ReRnd over draws,
+    which says nothing of another seed. `tables` are of one network in one setting.
+    """
+    found = resetting.over_seeds(tables.errors, column)
+    if tables.errors.seed.nunique() == 1:
+        for end in ("low", "high"):
+            found[end] = resetting.at(tables.errors, column, end).iloc[0]
+    last = tables.distances.column.iloc[-1]
+    moved = resetting.at(tables.distances, last, "relative").mean()
+    return found.assign(moved=moved.reindex(found.index))
+
+
+def draw_moved(ax: Axes, rows: pd.DataFrame, groups: Mapping[str, str]) -> None:
+    """Damage of every layer against the distance that training moved it, coloured by group.
+
+    `rows` are those of `by_layer`, `groups` maps each layer to a name for the legend.
+    """
+    names = list(dict.fromkeys(groups.values()))
+    for name, colour in zip(names, style.QUALITATIVE, strict=False):
+        of_group = rows[[groups[layer] == name for layer in rows.index]]
+        ends = of_group[["damage", "low", "high"]].T.to_numpy()
+        style.intervals(ax, of_group.moved, *ends, color=colour, label=name)
+    ax.set_xlim(left=0)
+    ax.set(xlabel="relative distance moved")
+
+
 def panels(
     grids: Mapping[str, pd.DataFrame], *, colours: str, high: float | None, label: str
 ) -> Figure:
@@ -120,21 +180,59 @@ def panels(
         high: end of the scale that all share; None gives each panel its own.
         label: of the colour bar.
     """
-    heights = [len(grid.columns) + 5.5 for grid in grids.values()]  # names of layers need 5.5 rows
-    fig = Figure(figsize=(style.PAGE, 0.155 * sum(heights)))
-    axes = fig.subplots(len(grids), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for ax, (title, grid) in zip(axes, grids.items(), strict=True):
-        top = float(grid.max(axis=None)) if high is None else high
-        heatmap(ax, grid.T, colours=colours, high=top, bar=label if high is None else "")
-        label_layers(ax)
-        ax.set_title(title)
-    if high is not None:
-        bar = fig.colorbar(axes[0].collections[0], ax=list(axes), label=label, aspect=40, pad=0.01)
-        bar.outline.set_visible(False)
+    fig = Figure(figsize=(style.PAGE, height(grids)))
+    draw_panels(fig, grids, colours=colours, high=high, label=label)
     return fig
 
 
-def label_layers(ax: Axes) -> None:
-    """Layers' names upright below a heatmap whose columns they are."""
-    ax.tick_params("x", labelrotation=90)
-    ax.set(xlabel="", ylabel="checkpoint (epoch)")
+def draw_panels(
+    fig: Figure | SubFigure,
+    grids: Mapping[str, pd.DataFrame],
+    *,
+    colours: str,
+    high: float | None,
+    label: str,
+) -> None:
+    """Draw `panels` into a figure, or a part of one, whose height `height` suggests."""
+    heights = [_height(grid) for grid in grids.values()]
+    axes = fig.subplots(len(grids), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for ax, (title, grid) in zip(axes, grids.items(), strict=True):
+        top = float(grid.max(axis=None)) if high is None else high
+        digits = 2 if len(grid) <= MOST_PRINTED else None
+        bar = label if high is None else ""
+        heatmap(ax, grid.T, colours=colours, high=top, digits=digits, bar=bar)
+        label_layers(ax, grid.index)
+        ax.set_title(title)
+    axes[-1].set_xlabel("layer (stage.block)")
+    if high is not None:
+        bar = fig.colorbar(axes[0].collections[0], ax=list(axes), label=label, aspect=40, pad=0.01)
+        bar.outline.set_visible(False)
+
+
+def height(grids: Mapping[str, pd.DataFrame]) -> float:
+    """Inches that `panels` of these grids need."""
+    return 0.2 + sum(_height(grid) for grid in grids.values())
+
+
+def _height(grid: pd.DataFrame) -> float:
+    return 0.17 * len(grid.columns) + (0.85 if _upright(grid.index) else 0.55)
+
+
+def label_layers(ax: Axes, layers: Sequence[str]) -> None:
+    """Short names of all layers below a heatmap whose columns they are, upright if they are long.
+
+    `stage2.block1` and `stage2.resblk1` are 2.1 there, and `final_linear` is final.
+    """
+    short = [_short(layer) for layer in layers]
+    ax.set_xticks([i + 0.5 for i in range(len(short))], short)
+    ax.tick_params("x", labelrotation=90 if _upright(layers) else 0)
+    ax.set(xlabel="", ylabel="checkpoint")
+
+
+def _upright(layers: Sequence[str]) -> bool:
+    return len(layers) > MOST_PRINTED or max(len(_short(layer)) for layer in layers) > 6
+
+
+def _short(layer: str) -> str:
+    names = {"final_linear": "final", FULL_MODEL: "full"}
+    return names.get(layer) or re.sub(r"^stage(\d+)\.(?:res)?bl(?:oc)?k(\d+)$", r"\1.\2", layer)

@@ -48,6 +48,7 @@ def spec(
     configuration: str = "plain",
     treatment: str = "full",
     version: int = 2,
+    branch_scale: float = 1.0,
     warmup: int = 0,
 ) -> Spec:
     """One run of a network that `vgg.VGGS` or `resnet.RESNETS` names.
@@ -63,6 +64,7 @@ def spec(
         configuration: a key of CONFIGURATIONS.
         treatment: one of TREATMENTS; a ResNet's only, if not "full".
         version: of a ResNet.
+        branch_scale: of a ResNet, see `resnet.resnet`; to be shown, not for results.
         warmup: epochs.
 
     Raises ValueError for a name or a number that is not allowed.
@@ -81,12 +83,15 @@ def spec(
     frozen: list[str] = []
     if family == "resnet":
         options |= {"version": version, "stem": "imagenet" if imagenet else "cifar"}
+        if branch_scale != 1:
+            options["branch_scale"] = branch_scale
         if treatment == "removed":
             options["blocks"] = resnet.REMOVED
         elif treatment == "frozen":
             frozen = later_blocks(network)
-    elif treatment != "full":
-        raise ValueError(f"{network} has no residual blocks to be {treatment}.")
+    elif treatment != "full" or branch_scale != 1:
+        what = "scaled" if treatment == "full" else treatment
+        raise ValueError(f"{network} has no residual blocks to be {what}.")
     if precision == "auto":
         precision = devices.fastest_precision(devices.resolve(device))
     recipe = Recipe(
@@ -114,6 +119,12 @@ def spec(
 def depth(network: str) -> int:
     """Layers with weights on the longest path, by the network's name: 50 for "resnet50"."""
     return int("".join(re.findall(r"\d+", network)))
+
+
+def title(network: str) -> str:
+    """A network's name as one writes it: "VGG-16", "ResNet-26b"."""
+    family, number = re.fullmatch(r"([a-z]+)(.*)", network).groups()
+    return f"{'VGG' if family == 'vgg' else 'ResNet'}-{number}"
 
 
 def later_blocks(network: str) -> list[str]:

@@ -15,7 +15,14 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection, get_context, parent_process
 from typing import Any
 
-from paperlib.experiments import layers_fcn, layers_initialisers, layers_joint, layers_widths
+from paperlib.experiments import (
+    layers_fcn,
+    layers_initialisers,
+    layers_joint,
+    layers_resnet,
+    layers_vgg,
+    layers_widths,
+)
 from paperlib.paths import QUICK, Project
 from paperlib.running.errors import Refused
 from paperlib.running.run import plan
@@ -28,6 +35,8 @@ FAILED, REFUSED, NO_DATA, INTERRUPTED = 1, 2, 3, 130
 NEEDED: dict[str, Callable[..., list[Spec]]] = {
     "layers_fig01_fcn_mnist": layers_fcn.specs,
     "layers_fig02_fcn_widths": layers_widths.specs,
+    "layers_fig03_vgg_cifar": layers_vgg.specs,
+    "layers_fig04_resnet_cifar": layers_resnet.specs,
     "layers_fig11_fcn_joint": layers_joint.specs,
     "layers_initialisers": layers_initialisers.specs,
 }
