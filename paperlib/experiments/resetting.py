@@ -1,20 +1,33 @@
 """Trained runs reset layer by layer: errors, damages and distances as tidy tables (§2, Fig. 1)."""
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pandas as pd
+import torch
 
-from paperlib import devices, networks
+from paperlib import devices, networks, robustness
 from paperlib.experiments.seeds import interval
 from paperlib.progress import track
 from paperlib.robustness import distances, evaluate, joint
 from paperlib.robustness.evaluate import FULL_MODEL, RERANDOMISED
-from paperlib.training import data, runs
-from paperlib.training.runs import Spec
+from paperlib.training import data, runs, tables
+from paperlib.training.data import Images
+from paperlib.training.runs import Run, Spec
 
 NO_NETWORKS = "there are no networks to reset: seeds must be at least 1, and no list empty."
 DISTANCES = ("l2_fan_in", "l2_rms", "linf", "relative")
+
+# What turns a run into its tables; an edit of any of these files lets them be measured anew.
+SOURCES = (
+    *sorted(Path(networks.__file__).parent.glob("*.py")),
+    *sorted(Path(robustness.__file__).parent.glob("*.py")),
+    Path(__file__),
+)
 
 
 class Tables(NamedTuple):
@@ -41,6 +54,8 @@ def measure(
 ) -> Tables:
     """Reset every layer, or every group of layers, of every run; runs are trained if missing.
 
+    The tables of a run are kept beside it, and shared by all who ask for the same.
+
     Args:
         test_images: the first ones of the run's data set.
         rerandomise: draws of the ReRnd column, others for every run.
@@ -52,29 +67,18 @@ def measure(
     """
     if not specs:
         raise ValueError(NO_NETWORKS)
-    rows, moved = [], []
+    found = []
     for spec in track(specs, "trained networks"):
         run = runs.get(spec, device=device)
-        model = run.model().to(devices.resolve(device))
-        wanted = run.epochs if checkpoints is None else {*checkpoints, run.epochs[-1]}
-        states = {epoch: run.state(epoch) for epoch in wanted}
-        layers = networks.layers(model)
+        layers = networks.layers(spec.build())
         if groups is not None:
             layers = joint.union(layers, groups)
+        wanted = sorted(run.epochs if checkpoints is None else {*checkpoints, run.epochs[-1]})
         test = data.load(spec.data, "test", limit=test_images)
-        outcomes = evaluate.outcomes(
-            model,
-            states,
-            data.as_input(test.images),
-            test.labels,
-            layers=layers,
-            build=spec.build,
-            rerandomise=rerandomise,
-            seed=spec.seed,
-        )
-        rows.append(_errors(outcomes).assign(seed=spec.seed))
-        moved.append(_distances(spec, states, layers, rerandomise).assign(seed=spec.seed))
-    return Tables(_seed_first(pd.concat(rows)), _seed_first(pd.concat(moved)))
+        resets = _Resets(run, wanted, layers, test, rerandomise, devices.resolve(device))
+        kept = tables.get(run.folder, "resets", resets.inputs(), resets.measure)
+        found.append([kept[name].assign(seed=spec.seed) for name in Tables._fields])
+    return Tables(*(_seed_first(pd.concat(parts)) for parts in zip(*found, strict=True)))
 
 
 def grid(table: pd.DataFrame, value: str) -> pd.DataFrame:
@@ -102,6 +106,54 @@ def final_error(errors: pd.DataFrame) -> pd.Series:
     return full[full.column == full.column.iloc[-1]].set_index("seed").error
 
 
+@dataclass(frozen=True)
+class _Resets:
+    """The resets of one run: `layers` map names to the tensors that are reset together."""
+
+    run: Run
+    epochs: Sequence[int]
+    layers: Mapping[str, Sequence[str]]
+    test: Images
+    rerandomise: int
+    device: torch.device
+
+    def inputs(self) -> dict[str, Any]:
+        """All that the tables depend on, as JSON values."""
+        return {
+            "spec": self.run.spec.hash,
+            "states": {str(epoch): self.run.digest(epoch) for epoch in self.epochs},
+            "layers": [[layer, list(names)] for layer, names in self.layers.items()],
+            "test_images": len(self.test),
+            "test": self.test.checksum,
+            "rerandomise": self.rerandomise,
+            "device": self.device.type,
+            "torch": torch.__version__,
+            "sources": {
+                f"{file.parent.name}/{file.name}": hashlib.sha256(file.read_bytes()).hexdigest()
+                for file in SOURCES
+            },
+        }
+
+    def measure(self) -> dict[str, pd.DataFrame]:
+        """The tables of this run without the seed, by their names in `Tables`."""
+        spec = self.run.spec
+        states = {epoch: self.run.state(epoch) for epoch in self.epochs}
+        # Errors and distances draw the same networks, which are built once.
+        draws = {"build": cache(spec.build), "rerandomise": self.rerandomise, "seed": spec.seed}
+        outcomes = evaluate.outcomes(
+            spec.build().to(self.device),
+            states,
+            data.as_input(self.test.images),
+            self.test.labels,
+            layers=self.layers,
+            **draws,
+        )
+        return {
+            "errors": _errors(outcomes),
+            "distances": _distances(states, self.layers, draws),
+        }
+
+
 def _errors(outcomes: evaluate.Outcomes) -> pd.DataFrame:
     table = evaluate.errors(outcomes)
     rows = evaluate.damage(outcomes)
@@ -113,13 +165,9 @@ def _errors(outcomes: evaluate.Outcomes) -> pd.DataFrame:
 
 
 def _distances(
-    spec: Spec,
-    states: evaluate.States,
-    layers: Mapping[str, Sequence[str]],
-    rerandomise: int,
+    states: evaluate.States, layers: Mapping[str, Sequence[str]], draws: Mapping[str, Any]
 ) -> pd.DataFrame:
-    options = {"build": spec.build, "rerandomise": rerandomise, "seed": spec.seed}
-    by_kind = {kind: distances.table(states, layers, kind, **options).stack() for kind in DISTANCES}
+    by_kind = {kind: distances.table(states, layers, kind, **draws).stack() for kind in DISTANCES}
     rows = pd.DataFrame(by_kind).rename_axis(["layer", "column"]).reset_index()
     return rows.assign(column=rows.column.astype(str))
 

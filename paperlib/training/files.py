@@ -6,7 +6,9 @@ A file is whole or not there. Reading parses safetensors and JSON only, which ca
 import errno
 import hashlib
 import json
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +129,20 @@ def set_aside(path: Path) -> Path:
         number += 1
     path.rename(aside)
     return aside
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """Set the file aside that turns out to be damaged, and say so."""
+    try:
+        yield
+    except Damaged as error:
+        if error.path.exists():
+            kept = set_aside(error.path)
+            text = f"{error}: set aside as {kept.name}, and computed anew"
+        else:
+            text = f"{error}: computed anew"
+        warnings.warn(text, stacklevel=2)
 
 
 def _require_known(path: Path, record: Mapping[str, Any]) -> None:

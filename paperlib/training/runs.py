@@ -14,7 +14,6 @@ import hashlib
 import json
 import shutil
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -164,12 +163,17 @@ class Run:
             ValueError: that epoch was not kept.
             StoreError: the file was damaged since `get`.
         """
-        if epoch not in self._digests:
-            raise ValueError(f"no state of epoch {epoch!r}; kept are {self.epochs}.")
+        digest = self.digest(epoch)
         try:
-            return _read_epoch(self.folder, epoch, self._digests[epoch])
+            return _read_epoch(self.folder, epoch, digest)
         except Damaged as error:
             raise StoreError(f"{error}: get the run again, which computes it anew.") from None
+
+    def digest(self, epoch: int) -> str:
+        """A checksum of the state after `epoch` epochs; ValueError if that was not kept."""
+        if epoch not in self._digests:
+            raise ValueError(f"no state of epoch {epoch!r}; kept are {self.epochs}.")
+        return self._digests[epoch]
 
     def model(self, epoch: int | None = None) -> nn.Module:
         """The network after `epoch` epochs (default: all) on the CPU, in eval mode."""
@@ -290,11 +294,11 @@ def _clean(spec: Spec, folder: Path) -> None:
     """Remove what killed writers left half, and set aside whatever is damaged."""
     atomic.sweep(folder)
     spec_path, done = folder / "spec.json", folder / "done.json"
-    with suppress(FileNotFoundError), _aside():
+    with suppress(FileNotFoundError), files.aside():
         if files.read_record(spec_path)["hash"] != spec.hash:
             raise Damaged(spec_path, "is that of another run")
     record: dict[str, Any] = {"epochs": {}}
-    with suppress(FileNotFoundError), _aside():
+    with suppress(FileNotFoundError), files.aside():
         record = _read_done(spec, folder)
     if not _all_good(folder, record["epochs"]):
         done.unlink()  # it vouches for files that are no longer there
@@ -304,24 +308,10 @@ def _all_good(folder: Path, digests: Mapping[str, str]) -> bool:
     """Whether these epochs' files are as written; those that are not are set aside."""
     good = 0
     for epoch, digest in digests.items():
-        with _aside():
+        with files.aside():
             _read_epoch(folder, int(epoch), digest)
             good += 1
     return good == len(digests)
-
-
-@contextmanager
-def _aside() -> Iterator[None]:
-    """Set the file aside that turns out to be damaged, and say so."""
-    try:
-        yield
-    except Damaged as error:
-        if error.path.exists():
-            aside = files.set_aside(error.path)
-            text = f"{error}: set aside as {aside.name}, and computed anew"
-        else:
-            text = f"{error}: computed anew"
-        warnings.warn(text, stacklevel=2)
 
 
 def _train(spec: Spec, folder: Path, device: torch.device, images: Images | None) -> None:
@@ -351,7 +341,7 @@ def _resume(spec: Spec, folder: Path, images: Images) -> tuple[Checkpoint | None
     """Where to go on, and what the state's record says; from the start if anything is damaged."""
     path = _state_path(folder)
     fresh = {"spec": spec.hash, "images": images.checksum, "epochs": {}, "history": []}
-    with suppress(FileNotFoundError), _aside():
+    with suppress(FileNotFoundError), files.aside():
         tensors, record, _ = files.read_tensors(path)
         if "history" not in record or record["spec"] != spec.hash:
             raise Damaged(path, "is not the state of this run")

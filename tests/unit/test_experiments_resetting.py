@@ -10,13 +10,15 @@ import torch
 from paperlib import networks
 from paperlib.experiments import resetting
 from paperlib.robustness import resets
-from paperlib.training import data
+from paperlib.training import data, runs
 from paperlib.training.data import Images
+from paperlib.training.recipe import Recipe
+from paperlib.training.runs import Spec
 
 OPTIONS = {"hidden": 2, "width": 6, "image_shape": (1, 3, 3), "classes": 4}
 
 
-def fake_run(seed):
+def fake_run(seed, store=None):
     """A "trained" run whose checkpoints are fresh networks of other seeds."""
 
     def build(at=seed):
@@ -29,19 +31,45 @@ def fake_run(seed):
         network.load_state_dict(states[4])
         return network.eval()
 
-    spec = SimpleNamespace(seed=seed, data="tiny", build=build)
-    return SimpleNamespace(spec=spec, epochs=[0, 1, 4], state=states.get, model=model)
+    spec = SimpleNamespace(seed=seed, data="tiny", build=build, hash=f"run {seed}")
+    return SimpleNamespace(
+        spec=spec,
+        epochs=[0, 1, 4],
+        state=states.get,
+        model=model,
+        folder=store,
+        digest=lambda epoch: f"state {epoch} of {seed}",
+    )
 
 
 @pytest.fixture
-def images(monkeypatch):
+def images(monkeypatch, tmp_path):
     rng = torch.Generator().manual_seed(0)
     pixels = torch.randint(256, (50, 1, 3, 3), generator=rng, dtype=torch.uint8)
-    tiny = Images(pixels, torch.randint(4, (50,), generator=rng), "tiny", "")
-    found = {seed: fake_run(seed) for seed in (3, 8)}
+    labels = torch.randint(4, (50,), generator=rng)
+
+    def load(name, split, limit):
+        some = pixels[:limit], labels[:limit]
+        return Images(*some, "tiny", data.checksum(*some))
+
+    found = {seed: fake_run(seed, tmp_path) for seed in (3, 8)}
     monkeypatch.setattr(resetting.runs, "get", lambda spec, device: found[spec.seed])
-    monkeypatch.setattr(resetting.data, "load", lambda name, split, limit: tiny)
-    return tiny
+    monkeypatch.setattr(resetting.data, "load", load)
+    return load("tiny", "test", 50)
+
+
+@pytest.fixture
+def evaluations(images, monkeypatch):
+    """The numbers of images of the evaluations so far."""
+    done = []
+    outcomes = resetting.evaluate.outcomes
+
+    def note(model, states, given, *rest, **options):
+        done.append(len(given))
+        return outcomes(model, states, given, *rest, **options)
+
+    monkeypatch.setattr(resetting.evaluate, "outcomes", note)
+    return done
 
 
 def measured(**options):
@@ -112,6 +140,94 @@ def test_only_the_wanted_checkpoints_are_evaluated(images):
     assert list(few.errors.column.unique()) == ["ReRnd", "0", "4"]
     for whole, part in zip(every, few, strict=True):
         pd.testing.assert_frame_equal(whole[whole.column != "1"].reset_index(drop=True), part)
+
+
+def assert_same(found, expected):
+    for ours, theirs in zip(found, expected, strict=True):
+        pd.testing.assert_frame_equal(ours, theirs, check_exact=True)
+
+
+def test_the_same_tables_are_measured_once_a_run(evaluations):
+    first = measured()
+    assert evaluations == [50, 50]
+    assert_same(measured(), first)
+    # The same layers and checkpoints, said in another way.
+    layers = {f"layer{i}": [f"layer{i}"] for i in (1, 2, 3)}
+    assert_same(measured(groups=layers, checkpoints=[1, 0]), first)
+    assert evaluations == [50, 50]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        dict(test_images=40),
+        dict(rerandomise=3),
+        dict(checkpoints=[0]),
+        dict(groups={"pair": ["layer1", "layer3"]}),
+    ],
+)
+def test_other_tables_are_measured_on_their_own(evaluations, tmp_path, change):
+    first = measured()
+    other = measured(**change)
+    assert len(evaluations) == 4
+    assert_same(measured(), first)
+    assert_same(measured(**change), other)
+    assert len(evaluations) == 4
+    assert len(list(tmp_path.glob("resets-*.json"))) == 4
+
+
+def test_an_edited_source_another_run_and_another_torch_are_measured_anew(
+    evaluations, images, tmp_path, monkeypatch
+):
+    measured()
+    edited = tmp_path / "evaluate.py"
+    edited.write_text("edited")
+    monkeypatch.setattr(resetting, "SOURCES", (*resetting.SOURCES, edited))
+    measured()
+    assert len(evaluations) == 4
+    edited.write_text("edited again")
+    measured()
+    assert len(evaluations) == 6
+    monkeypatch.setattr(resetting.torch, "__version__", "another")
+    measured()
+    assert len(evaluations) == 8
+    trained_again = fake_run(3, tmp_path)
+    trained_again.digest = lambda epoch: f"other digits of {epoch}"
+    monkeypatch.setattr(resetting.runs, "get", lambda spec, device: trained_again)
+    measured()
+    assert len(evaluations) == 9  # both asked for the same run
+
+
+def test_the_sources_are_those_that_compute():
+    names = {f"{file.parent.name}/{file.name}" for file in resetting.SOURCES}
+    assert {
+        "experiments/resetting.py",
+        "networks/resnet.py",
+        "robustness/chain.py",
+        "robustness/evaluate.py",
+        "robustness/resets.py",
+    } <= names
+
+
+def test_a_damaged_table_is_set_aside_and_measured_anew(evaluations, tmp_path):
+    first = measured()
+    path = sorted(tmp_path.glob("resets-*.json"))[0]
+    path.write_text(path.read_text().replace("layer2", "layer9"))
+    with pytest.warns(UserWarning, match=r"has changed.*set aside as .*\.bad"):
+        assert_same(measured(), first)
+    assert len(evaluations) == 3
+    assert_same(measured(), first)
+    assert len(evaluations) == 3
+
+
+def test_an_epoch_that_was_not_kept_is_refused(synthetic, tmp_path, monkeypatch):
+    options = {"hidden": 1, "width": 4, "image_shape": (1, 8, 8), "classes": 4}
+    spec = Spec("mlp", options, Recipe(1, 0.1), "synthetic")
+    run = runs.get(spec, store=tmp_path, images=synthetic)
+    monkeypatch.setattr(resetting.runs, "get", lambda spec, device: run)
+    monkeypatch.setattr(resetting.data, "load", lambda *_, limit: synthetic)
+    with pytest.raises(ValueError, match=r"no state of epoch 7; kept are \[0, 1\]"):
+        resetting.measure([spec], test_images=5, rerandomise=0, device="cpu", checkpoints=[7])
 
 
 def test_no_networks_are_refused():
