@@ -66,14 +66,24 @@ def figures_dir() -> Path:
 
 
 def data_dir() -> Path:
-    """Folder of the data sets: `DATA` (a relative one starts at the project), else `build/data`."""
-    root = Project.here().root
-    folder = os.environ.get("DATA")
-    return root / Path(folder).expanduser() if folder else root / "build" / "data"
+    """Folder of the data sets: `DATA` (a relative one starts at the project), else `build/data`.
+
+    ValueError if `DATA` is in the home folder of a user that there is not.
+    """
+    return _chosen("DATA", "data")
 
 
 def store_dir() -> Path:
-    """Folder of the trained runs: `STORE` (from the root if relative), else `build/runs`."""
+    """Folder of the trained runs: `STORE`, else `build/runs`; as `data_dir`."""
+    return _chosen("STORE", "runs")
+
+
+def _chosen(variable: str, default: str) -> Path:
     root = Project.here().root
-    folder = os.environ.get("STORE")
-    return root / Path(folder).expanduser() if folder else root / "build" / "runs"
+    folder = os.environ.get(variable)
+    if not folder:
+        return root / "build" / default
+    try:
+        return root / Path(folder).expanduser()
+    except RuntimeError:
+        raise ValueError(f"{variable}={folder}: there is no such user; give a path.") from None

@@ -221,7 +221,7 @@ class TinyData:
 def tiny_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TinyData:
     """Tiny data sets in place of the real ones, with every download failing."""
 
-    def offline(command: list[str]) -> None:
+    def offline(command: list[str], temporary: Path) -> None:
         raise sources._Unusable("no network in tests")
 
     tiny = TinyData(tmp_path / "data")

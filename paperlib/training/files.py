@@ -53,9 +53,9 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], str]:
     Raises:
         FileNotFoundError: there is none.
         Damaged: its content is not what was written.
-        StoreError: it is of a later format.
+        StoreError: it cannot be read, or is of a later format.
     """
-    content = path.read_bytes()
+    content = _content(path)
     if not content:
         raise Damaged(path, "is empty")
     if content.startswith((b"\x80", b"PK\x03\x04")) and content[8:9] != b"{":
@@ -74,6 +74,18 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], str]:
     return tensors, record, written
 
 
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be read ({error.strerror or error}): give yourself the right to read "
+            "it, or remove it, or set STORE to another folder."
+        ) from error
+
+
 def write_record(path: Path, record: Mapping[str, Any]) -> None:
     """Write a record (JSON values) with its checksum, for people to read too.
 
@@ -86,7 +98,7 @@ def write_record(path: Path, record: Mapping[str, Any]) -> None:
 
 def read_record(path: Path) -> dict[str, Any]:
     """The record in `path`; FileNotFoundError, Damaged or StoreError as in `read_tensors`."""
-    content = path.read_bytes()
+    content = _content(path)
     try:
         body = json.loads(content)
         _require_known(path, body)
@@ -118,7 +130,8 @@ def unwritable(folder: Path, error: OSError, needed: int) -> StoreError:
             "goes on from there."
         )
     return StoreError(
-        f"{folder} cannot be written ({error.strerror}): set STORE to a folder of your own."
+        f"{error.filename2 or folder} cannot be written ({error.strerror or error}): set STORE to "
+        "a folder of your own."
     )
 
 

@@ -12,6 +12,7 @@ finished `state.safetensors`, from which a killed training goes on.
 import errno
 import hashlib
 import json
+import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -201,8 +202,8 @@ def get(
         images: of the caller's own, where `spec.data` is the name of no known data set.
 
     Raises:
-        StoreError: disk full, a folder that cannot be written, files of a later version of the
-            library, or a run of this spec on other images.
+        StoreError: disk full, a folder or a file that cannot be read or written, files of a later
+            version of the library, or a run of this spec on other images.
         DataError: the data cannot be had.
         Diverged: the loss is not finite.
         ValueError: the spec names a network, an option or data that do not exist.
@@ -223,7 +224,8 @@ def get(
 
 def finished(spec: Spec, *, store: Path | None = None) -> bool:
     """Whether the store has the run of `spec`; `get` also verifies its files."""
-    return ((store or paths.store_dir()) / spec.folder_name / "done.json").is_file()
+    done = (store or paths.store_dir()) / spec.folder_name / "done.json"
+    return os.path.isfile(done)  # a folder that may not be read has none, until `get` complains
 
 
 def _finished(spec: Spec, folder: Path, images: Images | None) -> Run:
@@ -282,10 +284,9 @@ def _only_writer(folder: Path) -> Iterator[None]:
         except Timeout:
             progress.say(f"{folder.name}: another process trains it; waiting for that")
             lock.acquire()
+        yield
     except OSError as error:
         raise files.unwritable(folder, error, 0) from error
-    try:
-        yield
     finally:
         lock.release()
 

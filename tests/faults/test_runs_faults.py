@@ -357,6 +357,35 @@ def test_a_folder_that_cannot_be_made_is_explained(synthetic, tmp_path):
         get(SPEC, store=tmp_path / "file", images=synthetic)
 
 
+@pytest.mark.parametrize("name", ["done.json", "epoch-001.safetensors"])
+def test_a_file_that_cannot_be_read_is_named(store, synthetic, name):
+    path = store / SPEC.folder_name / name
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(StoreError, match=rf"{name} cannot be read \(Is a directory\): give"):
+        get(SPEC, store=store, images=synthetic)
+
+
+def test_a_file_that_cannot_be_replaced_is_named(synthetic, tmp_path):
+    (tmp_path / SPEC.folder_name / "epoch-001.safetensors").mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"epoch-001.safetensors cannot be written \(Is a directo"):
+        get(SPEC, store=tmp_path, images=synthetic)
+
+
+def test_a_leftover_that_cannot_be_removed_is_explained(synthetic, tmp_path):
+    (tmp_path / SPEC.folder_name / f".spec.json.1{atomic.PART}").mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"cannot be written \("):
+        get(SPEC, store=tmp_path, images=synthetic)
+
+
+def test_a_run_whose_folder_may_not_be_searched_counts_as_missing(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "stat", refuse)
+    assert not runs.finished(SPEC, store=tmp_path)
+
+
 def test_files_of_killed_writers_are_swept(store, synthetic):
     folder = store / SPEC.folder_name
     (folder / "done.json").unlink()

@@ -62,7 +62,7 @@ def test_a_limit_takes_the_first_images(tiny_data):
     assert np.array_equal(part.labels.numpy(), labels[:4])
     assert part.checksum == data.checksum(part.images, part.labels)
     for limit in (0, len(images) + 1, 2.0, True):
-        with pytest.raises(ValueError, match="limit must be"):
+        with pytest.raises(ValueError, match="train_images must be"):
             data.load("cifar10", "train", folder=tiny_data.folder, limit=limit)
 
 

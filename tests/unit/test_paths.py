@@ -34,3 +34,12 @@ def test_profiles_do_not_share_folders(tmp_path, profile):
     project = Project(tmp_path)
     assert project.build(profile) == tmp_path / "build" / profile
     assert project.figures(profile) == tmp_path / "figures" / profile
+
+
+@pytest.mark.parametrize(
+    ("variable", "folder"), [("DATA", paths.data_dir), ("STORE", paths.store_dir)]
+)
+def test_the_home_of_nobody_is_refused(monkeypatch, variable, folder):
+    monkeypatch.setenv(variable, "~nosuchuser/x")
+    with pytest.raises(ValueError, match=f"{variable}=~nosuchuser/x: there is no such user"):
+        folder()
