@@ -50,6 +50,7 @@ def spec(
     version: int = 2,
     branch_scale: float = 1.0,
     warmup: int = 0,
+    augment: bool = True,
 ) -> Spec:
     """One run of a network that `vgg.VGGS` or `resnet.RESNETS` names.
 
@@ -66,6 +67,8 @@ def spec(
         version: of a ResNet.
         branch_scale: of a ResNet, see `resnet.resnet`; to be shown, not for results.
         warmup: epochs.
+        augment: random crops and flips, as the paper has them. A training of a few epochs learns
+            less with them.
 
     Raises ValueError for a name or a number that is not allowed.
     """
@@ -102,7 +105,7 @@ def spec(
         clip_norm=CLIP_NORM,
         precision=precision,
         frozen=tuple(frozen),
-        augment=True,
+        augment=augment,
         warmup=warmup,
     )
     return Spec(
