@@ -396,7 +396,7 @@ def _draw_training(ax: Axes, tables: Tables, colours: Mapping[Variant, str]) -> 
     """Training loss by epoch, a line a run."""
     for variant, colour in colours.items():
         for _, run in of(tables, variant).curves.groupby("seed"):
-            ax.plot(run.epoch, run.loss, color=colour)
+            ax.plot(run.epoch, run.loss, ".-", color=colour)
     ax.set(xlabel="epoch", ylabel="training loss")
     ax.set_ylim(bottom=0)
     ax.set_title("Training")

@@ -25,6 +25,9 @@ JUDGES = {
     "length_sec5_curves": {"L6a", "L6b", "L16a", "L16b"},
     "layers_fig01_fcn_mnist": {"C1", "C2", "C3", "C5", "C20-fcn"},
     "layers_fig02_fcn_widths": {"C4"},
+    "layers_fig03_vgg_cifar": {"C7", "C20-vgg"},
+    "layers_fig04_resnet_cifar": {"C8", "C9", "C20-resnet", "C22"},
+    "layers_fig05_resnet_imagenet": {"C8-imagenet", "C9-imagenet"},
     "layers_fig11_fcn_joint": {"C10-fcn", "C11-fcn"},
     "layers_initialisers": {"C25", "C26"},
 }
