@@ -12,6 +12,7 @@ from paperlib.experiments import conv_runs, resetting
 from paperlib.experiments.resetting import Tables
 from paperlib.report import style
 from paperlib.report.heatmap import heatmap
+from paperlib.robustness import joint
 from paperlib.robustness.evaluate import FULL_MODEL
 from paperlib.training import runs
 from paperlib.training.runs import Spec
@@ -84,18 +85,13 @@ def part(table: pd.DataFrame, **values: object) -> pd.DataFrame:
 
 def critical(layers: Sequence[str]) -> list[str]:
     """A ResNet's layers that the paper finds critical: stem, first blocks, final layer (§3.2)."""
-    return [name for name in layers if not is_later_block(name)]
+    spared = set(robust(layers))
+    return [name for name in layers if name not in spared]
 
 
 def robust(layers: Sequence[str]) -> list[str]:
     """A ResNet's layers that the paper finds robust: all but the first block of each stage."""
-    return [name for name in layers if is_later_block(name)]
-
-
-def is_later_block(layer: str) -> bool:
-    """Whether a layer is a residual block that is not the first of its stage."""
-    _, _, block = layer.partition(".resblk")
-    return bool(block) and int(block) > 1
+    return joint.later_blocks(layers)
 
 
 def medians(damages: pd.DataFrame) -> pd.DataFrame:

@@ -4,9 +4,7 @@ The three patterns are the paper's, their members our reading. The search for a 
 size, which the paper only muses about, and the survey of other groups of that size are ours.
 """
 
-import math
 from collections.abc import Sequence
-from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -104,16 +102,8 @@ def patterns(layers: Sequence[str]) -> dict[str, list[str]]:
 def survey(layers: Sequence[str], most: int, seed: int = 0) -> list[tuple[str, ...]]:
     """All groups of each size, or `most` of them drawn at random where there are more."""
     rng = np.random.default_rng(seed)
-    found: dict[tuple[str, ...], None] = {}  # a set that keeps its order
-    for size in range(1, len(layers) + 1):
-        if math.comb(len(layers), size) <= most:
-            found |= dict.fromkeys(combinations(layers, size))
-            continue
-        before = len(found)
-        while len(found) < before + most:
-            members = np.sort(rng.choice(len(layers), size, replace=False))
-            found[tuple(layers[i] for i in members)] = None
-    return list(found)
+    sizes = range(1, len(layers) + 1)
+    return [group for size in sizes for group in joint.of_size(layers, size, most, rng)]
 
 
 def _search(

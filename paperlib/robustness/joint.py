@@ -1,11 +1,16 @@
 """Groups of layers that are reset together (§4, App. B).
 
 A group is the union of its layers' tensors, so `evaluate.matrix(layers=union(…))` gives the joint
-robustness. The three patterns are those of Fig. 11; the greedy search is ours.
+robustness. The patterns of a plain list of layers are those of Fig. 11, the patterns of residual
+blocks those of Figs. 6, 12 and 13; the greedy search and the random groups are ours.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+import re
+from collections.abc import Container, Mapping, Sequence
+from itertools import combinations
 
+import numpy as np
 import pandas as pd
 from torch import Tensor, nn
 
@@ -28,6 +33,42 @@ def every_other(layers: Sequence[str]) -> list[str]:
 def two_in_three(layers: Sequence[str]) -> list[str]:
     """Layers 2, 3, 5, 6, …; where to start is our reading, as in `every_other`."""
     return [layer for i, layer in enumerate(layers) if i % 3]
+
+
+def residual_blocks(layers: Sequence[str], stages: Container[int] | None = None) -> list[str]:
+    """The residual blocks `stageS.resblkB` of a network, of some stages only or of all."""
+    return [
+        name for name, (stage, _) in _places(layers).items() if stages is None or stage in stages
+    ]
+
+
+def later_blocks(layers: Sequence[str], stages: Container[int] | None = None) -> list[str]:
+    """`residual_blocks`, all but the first of each stage."""
+    places = _places(layers)
+    return [name for name in residual_blocks(layers, stages) if places[name][1] > 1]
+
+
+def outer_blocks(layers: Sequence[str]) -> list[str]:
+    """`later_blocks` of stages 1 and 4."""
+    return later_blocks(layers, (1, 4))
+
+
+def alternate_blocks(layers: Sequence[str]) -> list[str]:
+    """Blocks 2, 4, 6, … of every stage; where to start is our reading, as in `every_other`."""
+    return [name for name, (_, block) in _places(layers).items() if block % 2 == 0]
+
+
+def of_size(
+    layers: Sequence[str], size: int, most: int, rng: np.random.Generator
+) -> list[tuple[str, ...]]:
+    """All groups of `size` layers, or `most` different ones drawn at random if there are more."""
+    if math.comb(len(layers), size) <= most:
+        return list(combinations(layers, size))
+    found: dict[tuple[str, ...], None] = {}  # a set that keeps its order
+    while len(found) < most:
+        members = np.sort(rng.choice(len(layers), size, replace=False))
+        found[tuple(layers[i] for i in members)] = None
+    return list(found)
 
 
 def union(layers: Layers, groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
@@ -90,3 +131,9 @@ def greedy(
         group = tuple(layer for layer in layers if layer in chosen)
         rows.append((len(chosen), added, group, float(errors[added])))
     return pd.DataFrame(rows, columns=["size", "added", "group", "error"])
+
+
+def _places(layers: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Stage and number in it of each residual block; other layers are left out."""
+    found = {name: re.fullmatch(r"stage(\d+)\.resblk(\d+)", name) for name in layers}
+    return {name: (int(match[1]), int(match[2])) for name, match in found.items() if match}

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,42 @@ def test_patterns_of_figure_11():
     assert joint.all_but_first(FCN) == ["layer2", "layer3", "layer4", "layer5", "layer6"]
     assert joint.every_other(FCN) == ["layer2", "layer4", "layer6"]
     assert joint.two_in_three(FCN) == ["layer2", "layer3", "layer5", "layer6"]
+
+
+def resnet(*numbers: int) -> list[str]:
+    blocks = [f"stage{s}.resblk{b}" for s, n in enumerate(numbers, 1) for b in range(1, n + 1)]
+    return ["stage0", *blocks, "final_linear"]
+
+
+def test_groups_of_residual_blocks_of_a_resnet_50():
+    layers = resnet(3, 4, 6, 3)
+    assert joint.residual_blocks(layers) == layers[1:-1]
+    later = joint.later_blocks(layers)
+    assert len(later) == 12
+    assert not [name for name in later if name.endswith("resblk1")]
+    assert joint.outer_blocks(layers) == [f"stage{s}.resblk{b}" for s in (1, 4) for b in (2, 3)]
+    assert joint.alternate_blocks(layers) == [
+        *("stage1.resblk2", "stage2.resblk2", "stage2.resblk4", "stage3.resblk2"),
+        *("stage3.resblk4", "stage3.resblk6", "stage4.resblk2"),
+    ]
+
+
+def test_a_number_of_two_digits_is_a_block_s_too():
+    assert joint.alternate_blocks(resnet(1, 12, 1, 1))[-1] == "stage2.resblk12"
+    assert len(joint.later_blocks(resnet(1, 12, 1, 1))) == 11
+
+
+def test_a_network_without_residual_blocks_has_no_such_group():
+    assert joint.residual_blocks(["stage1.block1", "stage1.block2", "fc1"]) == []
+
+
+def test_groups_of_a_size_are_all_or_so_many_different_ones():
+    rng = np.random.default_rng(0)
+    assert joint.of_size("abc", 2, 3, rng) == [("a", "b"), ("a", "c"), ("b", "c")]
+    drawn = joint.of_size("abcdef", 3, 12, rng)  # out of 20
+    assert len(set(drawn)) == 12
+    assert all(list(group) == sorted(group) and len(set(group)) == 3 for group in drawn)
+    assert joint.of_size("abc", 2, 0, rng) == []
 
 
 def test_a_group_owns_the_tensors_of_its_layers():
