@@ -77,3 +77,9 @@ def store_dir() -> Path:
     root = Project.here().root
     folder = os.environ.get("STORE")
     return root / Path(folder).expanduser() if folder else root / "build" / "runs"
+
+
+def photos_dir(variable: str) -> Path | None:
+    """Folder of photos that IMAGENET or IMAGENETTE says (from the root if relative), or None."""
+    folder = os.environ.get(variable)
+    return Project.here().root / Path(folder).expanduser() if folder else None
