@@ -17,6 +17,9 @@ LOCK ?= requirements.lock
 # Folders of data sets and of trained runs; empty: build/data and build/runs.
 DATA ?=
 STORE ?=
+# Folders of photos, train/<wnid>/*.JPEG and val/<wnid>/*.JPEG: ILSVRC-2012, Imagenette.
+IMAGENET ?=
+IMAGENETTE ?=
 # Processes that train at once; empty: the number of -j, else all cores (always with Make 3.81).
 JOBS ?=
 FIG ?=

@@ -78,12 +78,19 @@ def store_dir() -> Path:
     return _chosen("STORE", "runs")
 
 
-def _chosen(variable: str, default: str) -> Path:
-    root = Project.here().root
+def photos_dir(variable: str) -> Path | None:
+    """Folder of photos that IMAGENET or IMAGENETTE says (from the project if relative), or None."""
     folder = os.environ.get(variable)
-    if not folder:
-        return root / "build" / default
+    return _from_project(variable, folder) if folder else None
+
+
+def _chosen(variable: str, default: str) -> Path:
+    folder = os.environ.get(variable)
+    return _from_project(variable, folder or str(Path("build") / default))
+
+
+def _from_project(variable: str, folder: str) -> Path:
     try:
-        return root / Path(folder).expanduser()
+        return Project.here().root / Path(folder).expanduser()
     except RuntimeError:
         raise ValueError(f"{variable}={folder}: there is no such user; give a path.") from None

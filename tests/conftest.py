@@ -229,3 +229,41 @@ def tiny_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TinyData:
     monkeypatch.setattr(sources, "PUBLISHED", tiny.published())
     monkeypatch.setattr(sources, "_run", offline)
     return tiny
+
+
+@dataclass(frozen=True)
+class PhotoFolder:
+    """A folder of JPEG files in ImageNet's layout, made of smooth random colours.
+
+    Attributes:
+        folder: that holds `train` and `val`: three classes, four photos each; two for test.
+        data: an empty data folder.
+    """
+
+    folder: Path
+    data: Path
+    wnids: tuple[str, ...] = ("n00000003", "n00000020", "n00000100")
+
+    def fill(self) -> None:
+        """Write the photos."""
+        rng = np.random.default_rng(0)
+        for split, count in (("train", 4), ("val", 2)):
+            for wnid in self.wnids:
+                (self.folder / split / wnid).mkdir(parents=True)
+                for i in range(count):
+                    size = tuple(int(n) for n in rng.integers(70, 130, 2))
+                    small = Image.fromarray(rng.integers(0, 256, (6, 6, 3), dtype=np.uint8))
+                    photo = small.resize(size, Image.Resampling.BICUBIC)
+                    photo.save(self.folder / split / wnid / f"{wnid}_{i}.JPEG", quality=90)
+
+
+@pytest.fixture
+def photo_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PhotoFolder:
+    """Photos that IMAGENETTE points to, and an empty data folder that DATA points to."""
+    made = PhotoFolder(tmp_path / "photos", tmp_path / "photo-data")
+    made.fill()
+    made.data.mkdir()
+    monkeypatch.setenv("IMAGENETTE", str(made.folder))
+    monkeypatch.setenv("DATA", str(made.data))
+    monkeypatch.delenv("IMAGENET", raising=False)
+    return made

@@ -1,4 +1,4 @@
-"""The training loop: the whole data set as tensors, and every draw keyed by (seed, epoch).
+"""The training loop: images as tensors, without workers, and every draw keyed by (seed, epoch).
 
 Nothing random outlives an epoch, so a checkpoint at its end is all that a training needs to go on
 exactly as if it had never stopped: weights, buffers and momentum.
@@ -19,6 +19,7 @@ from paperlib.choices import check_choice
 from paperlib.networks import laws
 from paperlib.training import data
 from paperlib.training.data import Images
+from paperlib.training.feeding import Feed
 from paperlib.training.recipe import Recipe, lr_at
 
 # Stands for what this package makes of a spec; raise it when the same spec gives other numbers.
@@ -89,7 +90,7 @@ def train(
         model.load_state_dict(start_state.model)
         optimiser.resume(start_state.momentum)
 
-    pixels, labels = images.images.to(device), images.labels.to(device)
+    feed = Feed(images, device)
     first = start_state.epoch if start_state else 0
     row: dict[str, float] = {}
 
@@ -100,7 +101,7 @@ def train(
     with _threads(recipe.threads):
         for epoch in progress.track(range(first, recipe.epochs), f"{label}: epochs", note):
             start = time.perf_counter()
-            loss, accuracy = _epoch(model, optimiser, pixels, labels, recipe, seed, epoch)
+            loss, accuracy = _epoch(model, optimiser, feed, recipe, seed, epoch)
             row = {
                 "epoch": epoch + 1,
                 "lr": lr_at(recipe, epoch),
@@ -167,25 +168,25 @@ class _Optimiser:
 def _epoch(
     model: nn.Module,
     optimiser: _Optimiser,
-    pixels: Tensor,  # (N, C, H, W) uint8
-    labels: Tensor,  # (N,)
+    feed: Feed,
     recipe: Recipe,
     seed: int,
     epoch: int,
 ) -> tuple[float, float]:
     """One pass over the images: mean loss and accuracy on the way."""
-    device = pixels.device
-    order = data.epoch_order(len(labels), seed, epoch).to(device)
+    device, count = feed.device, len(feed.labels)
+    order = data.epoch_order(count, seed, epoch)
     crops = laws.generator(seed, _AUGMENT, epoch)
     parameters = list(optimiser.parameters.values())
-    batches = order.split(recipe.batch_size)
+    steps = math.ceil(count / recipe.batch_size)
     losses = torch.zeros((), dtype=torch.float64, device=device)
     hits = torch.zeros((), dtype=torch.int64, device=device)
     with _global_seed(seed, epoch, device):
-        for step, chosen in enumerate(batches, start=1):
-            batch, targets = pixels.index_select(0, chosen), labels.index_select(0, chosen)
+        for step, (batch, targets) in enumerate(feed.batches(order, recipe.batch_size), start=1):
             if recipe.augment:
-                batch = data.augment(batch, crops)
+                batch = data.augment(batch, crops, feed.trim)
+            elif feed.trim:
+                batch = data.centre(batch, feed.trim)
             half = recipe.precision == "bfloat16"
             with torch.autocast(device.type, torch.bfloat16, enabled=half):
                 logits = model(data.as_input(batch))  # (batch, classes)
@@ -193,7 +194,7 @@ def _epoch(
             loss.backward()
             if recipe.clip_norm is not None:
                 nn.utils.clip_grad_norm_(parameters, recipe.clip_norm)
-            optimiser.step(lr_at(recipe, epoch, step / len(batches)))
+            optimiser.step(lr_at(recipe, epoch, step / steps))
             losses += loss.detach() * len(targets)
             hits += (logits.detach().argmax(1) == targets).sum()
             if step % CHECK_EVERY == 0:
@@ -201,7 +202,7 @@ def _epoch(
     _require_finite(losses, recipe, epoch)
     for parameter in parameters:
         _require_finite(parameter.detach().sum(), recipe, epoch)
-    return losses.item() / len(labels), hits.item() / len(labels)
+    return losses.item() / count, hits.item() / count
 
 
 def _require_finite(value: Tensor, recipe: Recipe, epoch: int) -> None:

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from paperlib import atomic, devices, networks, paths, progress
 from paperlib.networks.laws import check_int
-from paperlib.training import data, files, loop, sources
+from paperlib.training import data, files, loop
 from paperlib.training.data import Images
 from paperlib.training.files import Damaged, StoreError
 from paperlib.training.loop import Checkpoint
@@ -40,8 +40,6 @@ __all__ = ["Run", "Spec", "StoreError", "finished", "get"]
 # saving takes at most 1/30 of the time.
 PATIENCE = 30
 
-IMAGE_SHAPES = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32)}
-
 
 @dataclass(frozen=True)
 class Spec:
@@ -49,9 +47,9 @@ class Spec:
 
     Attributes:
         network: a name that `networks.build` knows.
-        options: of the network, JSON values. For a known data set, its `image_shape`, `mean` and
-            `std` are set unless given here.
-        data: "mnist", "cifar10", or the name of images of the caller's own.
+        options: of the network, JSON values. For a known data set, its `image_shape`, `mean`,
+            `std` and `classes` are set unless given here.
+        data: what `data.load` knows, or the name of images of the caller's own.
         train_images: take the first ones only.
         seed: of the initial weights and of the training.
         keep_epochs: the epochs whose states are kept, beside 0 and the last; None keeps all.
@@ -108,7 +106,7 @@ class Spec:
     def contents(self) -> dict[str, Any]:
         """The spec as JSON values, with the checksums of a known data set and the version of the
         training code."""
-        published = sources.PUBLISHED.get(self.data)
+        facts = data.facts(self.data)
         recipe = asdict(self.recipe)
         if not recipe["warmup"]:
             del recipe["warmup"]  # runs of before there was one keep their hash
@@ -117,7 +115,7 @@ class Spec:
             "options": self._all_options(),
             "recipe": recipe,
             "data": self.data,
-            "checksums": [f.sha256 for f in published.split("train")] if published else [],
+            "checksums": facts.checksums if facts else [],
             "train_images": self.train_images,
             "seed": self.seed,
             "keep_epochs": self.keep_epochs,
@@ -130,10 +128,13 @@ class Spec:
         return networks.build(self.network, seed=seed, **self._all_options())
 
     def _all_options(self) -> dict[str, Any]:
-        if self.data not in IMAGE_SHAPES:
+        facts = data.facts(self.data)
+        if facts is None:
             return dict(self.options)
-        mean, std = data.CONSTANTS[self.data]
-        return {"image_shape": IMAGE_SHAPES[self.data], "mean": mean, "std": std, **self.options}
+        known = {"image_shape": facts.image_shape, "mean": facts.mean, "std": facts.std}
+        if facts.classes != 10:
+            known["classes"] = facts.classes  # runs of ten classes, the default, keep their hash
+        return known | self.options
 
 
 @dataclass(frozen=True, eq=False)

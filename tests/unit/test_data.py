@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from paperlib.networks.normalise import Normalise
 from paperlib.paths import Project, data_dir
@@ -72,7 +73,7 @@ def test_unknown_names_are_refused(tmp_path):
     with pytest.raises(ValueError, match="Allowed: 'train', 'test'"):
         data.load("mnist", "valid", folder=tmp_path)
     with pytest.raises(ValueError, match="unknown data set"):
-        data.prepare("imagenet", folder=tmp_path)
+        data.prepare("imagenets", folder=tmp_path)
     assert not any(tmp_path.iterdir())
 
 
@@ -176,6 +177,30 @@ def test_augmented_images_are_shifted_and_mirrored_with_equal_chances():
         assert np.abs(counts / 8100 - 1 / chances).max() < 0.02  # over 3.5 standard deviations
 
 
+def test_trimmed_crops_are_cut_out_anywhere_and_mirrored_with_equal_chances():
+    image = torch.randint(256, (3, 10, 8), generator=torch.Generator().manual_seed(0))
+    image = image.to(torch.uint8)
+    result = data.augment(image.expand(5000, -1, -1, -1), torch.Generator().manual_seed(1), 4)
+    ways = {}
+    for down, right in itertools.product(range(5), range(5)):
+        window = image.numpy()[:, down : down + 6, right : right + 4]
+        ways[window.tobytes()] = (down, right, False)
+        ways[window[:, :, ::-1].tobytes()] = (down, right, True)
+    assert result.shape == (5000, 3, 6, 4)
+    cuts = [ways[crop.tobytes()] for crop in result.numpy()]
+    assert len(set(cuts)) == 50
+    for column, chances in enumerate((5, 5, 2)):
+        counts = np.unique([cut[column] for cut in cuts], return_counts=True)[1]
+        assert np.abs(counts / 5000 - 1 / chances).max() < 0.03  # over 4 standard deviations
+
+
+def test_the_centre_of_256_pixels_is_that_of_the_usual_crop_of_224():
+    images = torch.arange(256).expand(2, 3, 256, 256)
+    cut = data.centre(images, 32)
+    assert cut.shape == (2, 3, 224, 224)
+    assert cut[0, 0, 0, [0, -1]].tolist() == [16, 239]
+
+
 def test_augmentation_treats_every_image_of_a_batch_on_its_own():
     batch = torch.randint(256, (40, 3, 5, 5), generator=torch.Generator().manual_seed(0))
     batch = batch.to(torch.uint8)
@@ -228,3 +253,60 @@ def test_the_real_images_are_the_published_ones(name, split):
             first, second = (np.average(shades**power, weights=counts) for power in (1, 2))
             assert round(first, 4) == mean
             assert round((second - first**2) ** 0.5, 4) == std
+
+
+def test_photos_are_cropped_at_random_for_training_and_at_the_centre_for_test(photo_folder):
+    train, test = (data.load("imagenette-32", split) for split in ("train", "test"))
+    assert (train.images.shape, train.trim) == ((12, 3, 32, 32), 4)
+    assert (test.images.shape, test.trim) == ((6, 3, 28, 28), 0)
+    assert train.labels.tolist() == [0, 1, 2] * 4
+    [file] = photo_folder.data.glob("photos-v1/*/test.u8")
+    whole = np.fromfile(file, np.uint8).reshape(6, 3, 32, 32)
+    assert np.array_equal(test.images.numpy(), whole[:, :, 2:30, 2:30])
+
+
+def test_a_limit_of_photos_takes_the_first_and_has_a_checksum_of_its_own(photo_folder):
+    every, some = (data.load("imagenette-16", "train", limit=n) for n in (None, 7))
+    assert torch.equal(some.images, every.images[:7])
+    assert some.labels.tolist() == [0, 1, 2, 0, 1, 2, 0]
+    assert some.checksum != every.checksum
+    with pytest.raises(ValueError, match="limit must be at most 12"):
+        data.load("imagenette-16", "train", limit=13)
+
+
+def test_facts_of_photos_are_those_of_the_folder(photo_folder):
+    facts = data.facts("imagenette-32")
+    assert (facts.image_shape, facts.classes, facts.train_images) == ((3, 28, 28), 3, 12)
+    pixels = data.load("imagenette-32", "train").images.double() / 255
+    assert facts.mean == pytest.approx(pixels.mean((0, 2, 3)).tolist())
+    assert facts.std == pytest.approx(pixels.std((0, 2, 3), correction=0).tolist())
+    assert data.facts("images of my own") is None
+
+
+def test_enlarging_is_bilinear_interpolation():
+    images = torch.randint(256, (5, 3, 6, 7), generator=torch.Generator().manual_seed(0))
+    usual = functional.interpolate(images.float(), scale_factor=2, mode="bilinear")
+    ours = data.enlarge(images.byte())
+    assert ours.dtype == torch.uint8
+    assert torch.equal(ours.float(), (usual + 0.5).floor())
+
+
+def test_the_stand_in_is_cifar_enlarged(tiny_data):
+    tiny_data.fill("cifar10", "raw")
+    images, labels = tiny_data.arrays["cifar10", "train"]
+    loaded = data.load("imagenet-standin", "train", folder=tiny_data.folder, limit=4)
+    assert loaded.images.shape == (4, 3, 64, 64)
+    assert torch.equal(loaded.images, data.enlarge(torch.from_numpy(images[:4])))
+    assert loaded.labels.tolist() == labels[:4].tolist()
+    assert loaded.name == "imagenet-standin"
+    assert data.facts("imagenet-standin").checksums == data.facts("cifar10").checksums
+
+
+def test_constants_of_the_stand_in_are_those_of_its_pixels():
+    if not (data_dir() / "decoded-v1" / "cifar10.json").exists():
+        pytest.skip("cifar10 has not been fetched")
+    # Images stand in random order, so that a part of them has the constants within its noise.
+    pixels = data.load("imagenet-standin", "train", limit=4000).images.double() / 255
+    mean, std = data.CONSTANTS["imagenet-standin"]
+    assert pixels.mean((0, 2, 3)).tolist() == pytest.approx(mean, abs=0.006)
+    assert pixels.std((0, 2, 3)).tolist() == pytest.approx(std, abs=0.004)

@@ -1,6 +1,7 @@
 """The training loop, on synthetic images."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from paperlib.networks import mlp
-from paperlib.training import data, loop
+from paperlib.training import data, feeding, loop
 from paperlib.training.loop import Diverged, train
 from paperlib.training.recipe import Recipe, lr_at
 
@@ -67,6 +68,23 @@ def test_the_learning_rate_of_warm_up_changes_from_step_to_step(synthetic):
         optimiser.step()
     for name, tensor in theirs.state_dict().items():
         torch.testing.assert_close(ours.state_dict()[name], tensor)
+
+
+def test_photos_that_are_larger_than_the_network_takes_are_cropped(synthetic):
+    larger = replace(synthetic, images=F.pad(synthetic.images, (1, 1, 1, 1), value=7), trim=2)
+    _, plain = trained(synthetic, Recipe(1, 0.05))
+    _, centred = trained(larger, Recipe(1, 0.05))
+    assert_equal(centred[-1].model, plain[-1].model)
+    _, cropped = trained(larger, Recipe(1, 0.05, augment=True))
+    assert not torch.equal(cropped[-1].model["layer1.weight"], plain[-1].model["layer1.weight"])
+
+
+def test_images_that_are_read_ahead_give_the_same_bits(synthetic, monkeypatch):
+    recipe = Recipe(2, 0.05, batch_size=64, augment=True)
+    _, resident = trained(synthetic, recipe)
+    monkeypatch.setattr(feeding, "RESIDENT", 0)
+    _, ahead = trained(synthetic, recipe)
+    assert_equal(ahead[-1].model, resident[-1].model)
 
 
 def test_it_learns(synthetic):

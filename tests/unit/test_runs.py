@@ -9,7 +9,7 @@ import torch
 
 from paperlib import paths
 from paperlib.networks import mlp
-from paperlib.training import data, loop, runs, sources
+from paperlib.training import data, loop, photos, runs, sources
 from paperlib.training.data import Images
 from paperlib.training.recipe import Recipe
 from paperlib.training.runs import Spec, StoreError, get
@@ -167,6 +167,39 @@ def test_runs_of_before_there_was_warm_up_keep_their_hash():
     kept = (0, 1, 2, 3, 8, 40, 90)
     assert Spec("mlp", options, recipe, "mnist", 60000, 0, kept).hash == "2d50adb72d6866b9"
     assert replace(MNIST, recipe=replace(MNIST.recipe, warmup=1)).hash != MNIST.hash
+
+
+def test_runs_of_before_there_were_photos_keep_their_hash():
+    options = {"base_width": 8, "batch_norm": False, "initialiser": "torch"}
+    recipe = Recipe(12, 0.05, clip_norm=1.0, precision="bfloat16", augment=True)
+    spec = Spec(
+        "resnet18",
+        options | {"version": 2, "stem": "cifar"},
+        recipe,
+        "cifar10",
+        10000,
+        0,
+        (0, 1, 10),
+    )
+    assert spec.hash == "6fe53b8295c031e0"
+
+
+def test_a_run_on_photos_takes_size_classes_and_constants_from_them(photo_folder, tmp_path):
+    options = {"base_width": 2, "stem": "imagenet"}
+    spec = Spec("resnet18", options, Recipe(1, 0.05, augment=True), "imagenette-32")
+    run = get(spec, store=tmp_path / "store")
+    facts = data.facts("imagenette-32")
+    told = spec.contents()
+    assert told["checksums"] == facts.checksums
+    assert (told["options"]["classes"], told["options"]["image_shape"]) == (3, (3, 28, 28))
+    assert run.model().normalise.std.flatten().tolist() == pytest.approx(list(facts.std))
+    test = data.load("imagenette-32", "test")
+    assert run.model()(data.as_input(test.images)).shape == (6, 3)
+
+    photo = photo_folder.folder / "train" / "n00000003" / "n00000003_0.JPEG"
+    photo.write_bytes(photo.with_name("n00000003_1.JPEG").read_bytes())
+    photos.forget()
+    assert spec.folder_name != run.folder.name
 
 
 def test_known_data_sets_the_inputs_of_the_network():
