@@ -270,7 +270,7 @@ def test_a_limit_of_photos_takes_the_first_and_has_a_checksum_of_its_own(photo_f
     assert torch.equal(some.images, every.images[:7])
     assert some.labels.tolist() == [0, 1, 2, 0, 1, 2, 0]
     assert some.checksum != every.checksum
-    with pytest.raises(ValueError, match="limit must be at most 12"):
+    with pytest.raises(ValueError, match="train_images must be at most 12"):
         data.load("imagenette-16", "train", limit=13)
 
 
