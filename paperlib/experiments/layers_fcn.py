@@ -11,13 +11,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paperlib.experiments import fcn_runs, resetting, seeds
+from paperlib.experiments.learned import unlearned
 from paperlib.experiments.resetting import Tables
 from paperlib.report import claims, style
 from paperlib.report.heatmap import DISTANCE, ERROR, heatmap
+from paperlib.report.rules import Measured
+from paperlib.report.tables import interval as text
 from paperlib.robustness.distances import rank_correlation
 from paperlib.robustness.evaluate import FULL_MODEL, RERANDOMISED
 from paperlib.training.runs import Spec
 
+CLAIMS = ("C1", "C2", "C3", "C5", "C20-fcn")
 CRITICAL = "layer1"
 CHANCE = 0.9
 L2, LINF = "l2_fan_in", "linf"
@@ -87,7 +91,7 @@ def damages(tables: Tables) -> pd.DataFrame:
     found = {column: resetting.over_seeds(tables.errors, column) for column in columns}
     return pd.DataFrame(
         {
-            column: [f"{r.damage:.1f} [{r.low:.1f}, {r.high:.1f}]" for r in rows.itertuples()]
+            column: [text(Measured(r.damage, r.low, r.high)) for r in rows.itertuples()]
             for column, rows in found.items()
         },
         index=next(iter(found.values())).index,
@@ -108,7 +112,7 @@ def beside_paper(tables: Tables) -> pd.DataFrame:
 def correlations(tables: Tables) -> pd.DataFrame:
     """Spearman's ρ over layers of damage at checkpoint 0 and distance moved (App. D).
 
-    A row a kind of distance: `rho`, mean over seeds, and `low`, `high` (95 % over seeds).
+    A row a kind of distance; `rho` is the mean over seeds with its 95 % interval.
     """
     initial = resetting.at(tables.errors, "0")
     last = tables.distances.column.iloc[-1]
@@ -118,16 +122,18 @@ def correlations(tables: Tables) -> pd.DataFrame:
         found = seeds.interval(
             rank_correlation(initial.loc[seed], moved.loc[seed]) for seed in initial.index
         )
-        rows[kind] = {"rho": found.value, "low": found.low, "high": found.high}
+        rows[kind] = {"rho": text(found, 2)}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("distance")
 
 
 def judge(tables: Tables) -> list[claims.Verdict]:
-    """Verdicts on C1, C2, C3, C5 and C20-fcn."""
+    """Verdicts on CLAIMS."""
     errors = tables.errors
     initial = resetting.at(errors, "0")
     number = f"{len(initial)} networks"
     final = resetting.final_error(errors)
+    if reason := unlearned(final, CHANCE):
+        return [claims.not_run(id, reason) for id in CLAIMS]
     return [
         _rerandomised(errors, number),
         claims.check("C2", seeds.interval(gap(initial)), sample=number),

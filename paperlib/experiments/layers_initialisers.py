@@ -12,8 +12,10 @@ from matplotlib.figure import Figure
 
 from paperlib.experiments import fcn_runs, initial_values, layers_fcn, seeds
 from paperlib.experiments.layers_fcn import CHANCE, CRITICAL
+from paperlib.experiments.learned import unlearned
 from paperlib.report import claims, style
 from paperlib.report.rules import Measured
+from paperlib.report.tables import interval
 from paperlib.training.runs import Spec
 
 FOUR = 4  # initialisers that C25 speaks of
@@ -98,7 +100,7 @@ def summary(rows: pd.DataFrame, by: str) -> pd.DataFrame:
         }
     )
     found = runs.groupby(by, sort=False).mean()
-    texts = {key: f"{m.value:.1f} [{m.low:.1f}, {m.high:.1f}]" for key, m in gaps(rows, by).items()}
+    texts = {key: interval(gap) for key, gap in gaps(rows, by).items()}
     found.insert(3, "gap", pd.Series(texts))
     return found.reset_index()
 
@@ -132,6 +134,8 @@ def _judge_initialisers(rows: pd.DataFrame) -> claims.Verdict:
     found = gaps(rows, "initialiser")
     if len(found) < FOUR:
         return claims.not_run("C25", f"It needs {FOUR} initialisers.")
+    if reason := unlearned(_final(rows, "initialiser"), CHANCE):
+        return claims.not_run("C25", reason)
     least = min(found, key=lambda name: found[name].value)
     # Each end is the smallest of its kind: an initialiser whose interval is wide decides too.
     ends = [min(getattr(gap, end) for gap in found.values()) for end in ("value", "low", "high")]
@@ -147,6 +151,8 @@ def _judge_lrs(table: pd.DataFrame) -> claims.Verdict:
     found = slopes(table)
     if found.empty:
         return claims.not_run("C26", "It needs two learning rates or more.")
+    if reason := unlearned(_final(by_lr(table), "lr"), CHANCE):
+        return claims.not_run("C26", reason)
     final = 100 * by_lr(table).groupby("lr").final.mean()
     kept = equally_good(table)
     errors = f"Mean final errors lie between {final.min():.2f} % and {final.max():.2f} %"
@@ -246,6 +252,11 @@ def _lr_axis(ax: Axes, rows: pd.DataFrame) -> None:
     ax.set_xscale("log")
     ax.set_xticks(rows.lr.unique(), [f"{lr:g}" for lr in rows.lr.unique()])
     ax.minorticks_off()
+
+
+def _final(rows: pd.DataFrame, by: str) -> pd.Series:
+    """Test error of each network."""
+    return rows.groupby([by, "seed"]).final.first()
 
 
 def _damages(rows: pd.DataFrame) -> pd.DataFrame:

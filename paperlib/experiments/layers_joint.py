@@ -4,7 +4,7 @@ The three patterns are the paper's, their members our reading. The search for a 
 size, which the paper only muses about, and the survey of other groups of that size are ours.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,10 +14,13 @@ from matplotlib.figure import Figure, SubFigure
 
 from paperlib import devices, networks
 from paperlib.experiments import fcn_runs, resetting, seeds
+from paperlib.experiments.learned import unlearned
+from paperlib.networks.laws import check_int
 from paperlib.progress import track
 from paperlib.report import claims, style
 from paperlib.report.heatmap import DISTANCE, ERROR, heatmap
 from paperlib.report.rules import Measured
+from paperlib.report.tables import interval as text
 from paperlib.robustness import evaluate, joint
 from paperlib.robustness.evaluate import FULL_MODEL
 from paperlib.training import data, runs
@@ -26,6 +29,7 @@ from paperlib.training.runs import Spec
 FIRST, THIRDS, OTHER = "all but first", "two in three", "every other"
 PATTERNS = {FIRST: joint.all_but_first, THIRDS: joint.two_in_three, OTHER: joint.every_other}
 SURVEYED = "any"
+RELATIVE = "of all but first"  # a column, of fractions
 CHANCE = 0.9
 
 # Test error with one layer of FCN 5×256 at its initial values, and of the final network, measured
@@ -83,6 +87,7 @@ def measure(
     """
     if not trained:
         raise ValueError(resetting.NO_NETWORKS)
+    check_int("most_groups", most_groups, 1)
     layers = list(networks.layers(trained[0].build()))
     groups = {layer: [layer] for layer in layers} | patterns(layers)
     errors = resetting.measure(
@@ -155,7 +160,8 @@ def ratios(tables: Tables) -> pd.DataFrame:
     """Each pattern at initial values, mean over seeds with its 95 % interval, in points.
 
     `largest single` and `sum of singles` are of the members' damages when each is reset alone;
-    `ratio` is the damage over that of `all but first`, if that is positive for every seed.
+    RELATIVE is the damage as a fraction of that of the first row, if that is positive for every
+    seed.
     """
     initial = resetting.at(tables.errors, "0")
     positive = (initial[FIRST] > 0).all()
@@ -163,10 +169,10 @@ def ratios(tables: Tables) -> pd.DataFrame:
     for name, members in patterns(_layers(tables)).items():
         rows[name] = {
             "layers": ", ".join(_number(layer) for layer in members),
-            "damage": _text(seeds.interval(initial[name])),
-            "largest single": _text(seeds.interval(initial[members].max(axis=1))),
-            "sum of singles": _text(seeds.interval(initial[members].sum(axis=1))),
-            "ratio": _text(_ratio(initial, name), 2) if positive else "",
+            "damage": text(seeds.interval(initial[name])),
+            "largest single": text(seeds.interval(initial[members].max(axis=1))),
+            "sum of singles": text(seeds.interval(initial[members].sum(axis=1))),
+            RELATIVE: text(_ratio(initial, name), 2) if positive else "",
         }
     return pd.DataFrame.from_dict(rows, orient="index")
 
@@ -183,10 +189,10 @@ def searched(tables: Tables) -> pd.DataFrame:
         added = found.added.map(_number).value_counts()
         rows[size] = {
             "added": ", ".join(f"{layer} ({count}×)" for layer, count in added.items()),
-            "seen": _text(seeds.interval(found.seen)),
-            "greedy": _text(seeds.interval(found.damage)),
-            "survey's best": _text(seeds.interval(survey.min()[size])),
-            "survey's mean": _text(seeds.interval(survey.mean()[size])),
+            "seen": text(seeds.interval(found.seen)),
+            "greedy": text(seeds.interval(found.damage)),
+            "survey's best": text(seeds.interval(survey.min()[size])),
+            "survey's mean": text(seeds.interval(survey.mean()[size])),
         }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("size")
 
@@ -204,6 +210,8 @@ def judge(tables: Tables) -> list[claims.Verdict]:
     """Verdicts on C10-fcn and C11-fcn."""
     initial = resetting.at(tables.errors, "0")
     number = f"{len(initial)} networks"
+    if reason := unlearned(resetting.final_error(tables.errors), CHANCE):
+        return [claims.not_run(id, reason) for id in ("C10-fcn", "C11-fcn")]
     members = patterns(_layers(tables))[FIRST]
     excess = initial[FIRST] - initial[members].max(axis=1)
     robust = claims.check("C10-fcn", seeds.interval(excess), sample=number)
@@ -228,10 +236,6 @@ def _layers(tables: Tables) -> list[str]:
 
 def _number(layer: str) -> str:
     return layer.removeprefix("layer")
-
-
-def _text(m: Measured, digits: int = 1) -> str:
-    return f"{m.value:.{digits}f} [{m.low:.{digits}f}, {m.high:.{digits}f}]"
 
 
 def draw(tables: Tables) -> Figure:
@@ -260,7 +264,7 @@ def _draw_patterns(fig: SubFigure, tables: Tables) -> None:
             rows.loc[layer] = grid.loc[name]
         heatmap(ax, rows, colours=ERROR, high=CHANCE)
         ax.set_title(title)
-        _bracket(ax, [rows.index.get_loc(layer) for layer in members])
+        _bracket(ax, {layer: rows.index.get_loc(layer) for layer in members})
     for ax in axes[0]:
         ax.set_xlabel("")
     bar = fig.colorbar(
@@ -269,15 +273,18 @@ def _draw_patterns(fig: SubFigure, tables: Tables) -> None:
     bar.outline.set_visible(False)
 
 
-def _bracket(ax: Axes, rows: Sequence[int]) -> None:
-    """Mark the rows of a group by bold names and a bracket right of the heatmap."""
+def _bracket(ax: Axes, places: Mapping[str, int]) -> None:
+    """Mark the rows of a group, by name, with bold names and a bracket right of the heatmap."""
+    rows = list(places.values())
     right = ax.get_xlim()[1]
     line = {"color": style.BLACK, "linewidth": 1, "clip_on": False}
     if rows:
         ax.plot([1.035 * right] * 2, [rows[0] + 0.5, rows[-1] + 0.5], **line)
     for row in rows:
         ax.plot([1.01 * right, 1.035 * right], [row + 0.5] * 2, **line)
-        ax.get_yticklabels()[row].set_fontweight("bold")
+    for label in ax.get_yticklabels():  # of many rows, not all have one
+        if label.get_text() in places:
+            label.set_fontweight("bold")
 
 
 def _draw_sizes(ax: Axes, tables: Tables) -> None:

@@ -11,10 +11,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paperlib.experiments import fcn_runs, initial_values, seeds
+from paperlib.experiments.learned import unlearned
 from paperlib.report import claims, style
+from paperlib.report.tables import interval
 from paperlib.training.runs import Spec
 
 FIRST = "layer1"
+CHANCE = 0.9
 NETWORK = ["hidden", "width"]
 
 
@@ -32,8 +35,11 @@ def specs(
     """The runs of every width at every depth (hidden layers), one a seed.
 
     `more_widths` come with `more_seeds` seeds. ValueError where those are more than `seeds`, or
-    where a width stands in both lists.
+    where a width or a depth is given twice.
     """
+    for name, given in (("depths", depths), ("widths", widths), ("more_widths", more_widths)):
+        if len(set(given)) < len(given):
+            raise ValueError(f"{name} must not repeat a number; got {list(given)}.")
     if more_widths and more_seeds > seeds:
         raise ValueError(f"more_seeds must be at most seeds = {seeds}; got {more_seeds}.")
     if twice := set(widths) & set(more_widths):
@@ -64,7 +70,7 @@ def networks(table: pd.DataFrame) -> pd.DataFrame:
     """A row each network: number of `seeds`, `final` test error, and damages in points.
 
     Damages are those of layer1, and above it the mean and the largest over the layers; all are
-    means over seeds, `above` with the ends `low` and `high` of its 95 % interval.
+    means over seeds, `above` with its 95 % interval.
     """
     above = table[table.layer != FIRST].groupby([*NETWORK, "seed"]).damage
     runs = pd.DataFrame(
@@ -78,9 +84,7 @@ def networks(table: pd.DataFrame) -> pd.DataFrame:
     groups = runs.groupby(NETWORK)
     found = groups.mean()
     found.insert(0, "seeds", groups.size())
-    ends = {key: seeds.interval(values) for key, values in groups.above}
-    found.insert(4, "low", pd.Series({key: m.low for key, m in ends.items()}))
-    found.insert(5, "high", pd.Series({key: m.high for key, m in ends.items()}))
+    found["above"] = pd.Series({key: interval(seeds.interval(v)) for key, v in groups.above})
     return found.reset_index()
 
 
@@ -106,18 +110,36 @@ def slopes(table: pd.DataFrame, over_layers: str = "mean") -> pd.DataFrame:
 def slope_table(table: pd.DataFrame) -> pd.DataFrame:
     """Slopes over seeds with their 95 % intervals, for the mean and for the largest damage."""
     rows = [
-        (name, direction, measured.value, measured.low, measured.high)
+        (name, direction, interval(seeds.interval(values), 2))
         for name, over_layers in (("mean", "mean"), ("largest", "max"))
         for direction, values in slopes(table, over_layers).items()
         if len(values)
-        for measured in [seeds.interval(values)]
     ]
-    return pd.DataFrame(rows, columns=["damage", "slope in", "value", "low", "high"])
+    return pd.DataFrame(rows, columns=["damage", "slope in", "points"])
+
+
+def depth_in_words(table: pd.DataFrame) -> str:
+    """Whether the slope in depth, which C4 wants above 0, leans for or against it."""
+    values = slopes(table).depth
+    if values.empty:
+        return "There is no slope in depth: it takes two widths and two depths."
+    found = seeds.interval(values)
+    side = "for" if found.value > 0 else "against"
+    if found.unbounded:
+        end = "; one seed cannot settle it"
+    elif found.low > 0 or found.high < 0:
+        end = ", and its interval excludes 0"
+    else:
+        end = ", but its interval holds 0, so that these seeds leave it open"
+    points = interval(found, 2)
+    return f"In depth the mean damage has slope {points}, which leans {side} the claim{end}."
 
 
 def judge(table: pd.DataFrame) -> list[claims.Verdict]:
     """Verdict on C4 from the table of `measure`."""
     found = slopes(table)
+    if reason := unlearned(table.groupby([*NETWORK, "seed"]).final.first(), CHANCE):
+        return [claims.not_run("C4", reason)]
     if found.empty:
         return [claims.not_run("C4", "It needs two widths and two depths, each with every seed.")]
     return [

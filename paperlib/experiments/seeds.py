@@ -16,7 +16,13 @@ RESAMPLES = 9999
 def interval(values: Iterable[float]) -> Measured:
     """Mean over seeds with its 95 % interval: t, or percentile bootstrap from ten seeds on.
 
-    One seed says nothing about the spread: its interval is (−∞, ∞), which judges nothing.
+    One seed says nothing about the spread: its interval is (−∞, ∞), which judges nothing. Values
+    that are all equal have an interval without width. That is right where they are equal by
+    definition, as the ratio of a damage to itself. It says too much of numbers that take few
+    values, such as a rank correlation over four layers, or errors on few test images: networks of
+    several seeds then agree by coincidence. Networks that guess agree as well (they all give one
+    answer), and are not judged: see `learned`.
+
     Raises ValueError for no values.
     """
     sample = np.asarray(list(values), dtype=float)  # (seeds,)

@@ -45,9 +45,16 @@ class Measured:
         """Whether it came without an interval."""
         return self.low == self.high
 
+    @property
+    def unbounded(self) -> bool:
+        """Whether its interval says nothing, as that of one seed."""
+        return self.low == -math.inf and self.high == math.inf
+
     def __str__(self) -> str:
         if self.exact:
             return f"{self.value:.4g}"
+        if self.unbounded:
+            return f"{self.value:.4g} (one seed: no interval)"
         return f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from paperlib.report.rules import Measured
+
 # A sign beside each colour, so that a verdict can be read without seeing colours.
 SIGNS = {
     "holds": "✔",
@@ -52,6 +54,14 @@ class Table:
 
     def _colours(self, _: pd.Series) -> list[str]:
         return [f"color: {COLOURS[v]}; font-weight: bold" for v in self.frame[self.marks]]
+
+
+def interval(measured: Measured, digits: int = 1) -> str:
+    """`1.2 [0.9, 1.5]`, or `1.2 (one seed)` where there is no interval."""
+    value, low, high = (
+        f"{number:z.{digits}f}" for number in (measured.value, measured.low, measured.high)
+    )
+    return f"{value} (one seed)" if measured.unbounded else f"{value} [{low}, {high}]"
 
 
 def markdown(frame: pd.DataFrame) -> str:

@@ -88,6 +88,20 @@ def test_one_seed_judges_nothing():
     assert {found[i].verdict for i in ("C1", "C2", "C3", "C20-fcn")} == {"inconclusive"}
 
 
+def test_one_seed_is_shown_without_an_interval():
+    one = tables(seeds=1)
+    assert layers_fcn.damages(one).loc["layer1", "0"] == "36.0 (one seed)"
+    assert layers_fcn.correlations(one).rho["linf"] == "0.40 (one seed)"
+    assert {v.id: v.ours for v in layers_fcn.judge(one)}["C2"] == "gap 31 (one seed: no interval)"
+
+
+def test_networks_that_guess_are_not_judged():
+    guessing = {(layer, column): 0.9 for layer in LAYERS for column in PAPER}
+    found = verdicts(guessing)
+    assert {v.verdict for v in found.values()} == {"not run"}
+    assert found["C2"].reason.startswith("5 of 5 networks never learned")
+
+
 def test_too_short_a_training_is_not_judged():
     found = verdicts(columns=("0", "100"))
     assert (found["C1"].verdict, found["C3"].verdict) == ("not run", "not run")
@@ -104,9 +118,9 @@ def test_damages_are_given_with_intervals():
 
 
 def test_distances_are_ranked_against_damage():
-    # Ranks by damage: layers 3, 4, 2, 1 from least to most; by distance 3, 2, 1, 4.
-    row = layers_fcn.correlations(tables()).loc["linf"]
-    assert row.to_list() == pytest.approx([1 - 6 * (1 + 1 + 0 + 4) / 60] * 3)
+    # Ranks by damage: layers 3, 4, 2, 1 from least to most; by distance 3, 2, 1, 4:
+    # 1 − 6 (1 + 1 + 0 + 4)/60.
+    assert layers_fcn.correlations(tables()).rho["linf"] == "0.40 [0.40, 0.40]"
 
 
 def test_the_figure_shows_ours_beside_the_papers():

@@ -5,10 +5,12 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 from paperlib import networks
 from paperlib.experiments import layers_joint, resetting
-from paperlib.experiments.layers_joint import FIRST, OTHER, THIRDS, Tables
+from paperlib.experiments.layers_joint import FIRST, OTHER, RELATIVE, THIRDS, Tables
+from paperlib.report.heatmap import ERROR, heatmap
 from paperlib.robustness import resets
 from paperlib.training import data
 from paperlib.training.data import Images
@@ -101,7 +103,7 @@ def test_networks_that_disagree_leave_it_open():
 def test_without_joint_damage_there_is_no_ratio():
     found = verdicts({FIRST: [0, 1, 2]})
     assert (found["C10-fcn"].verdict, found["C11-fcn"].verdict) == ("fails", "not run")
-    assert layers_joint.ratios(tables({FIRST: [0, 1, 2]})).ratio.to_list() == ["", "", ""]
+    assert layers_joint.ratios(tables({FIRST: [0, 1, 2]}))[RELATIVE].to_list() == ["", "", ""]
 
 
 def test_the_patterns_stand_beside_their_worst_member():
@@ -111,7 +113,7 @@ def test_the_patterns_stand_beside_their_worst_member():
     assert found.loc[OTHER, "sum of singles"].startswith("5.7 [")  # of 4, 7 and 6
     assert found.loc[FIRST, "largest single"] == "3.0 [0.5, 5.5]"  # of 2, 4 and 3
     assert found.loc[THIRDS, "largest single"].startswith("2.7 [")  # without layer 4
-    assert found.loc[FIRST, "ratio"] == "1.00 [1.00, 1.00]"
+    assert found.loc[FIRST, RELATIVE] == "1.00 [1.00, 1.00]"
 
 
 def test_the_survey_has_every_group_or_so_many_of_a_size():
@@ -154,6 +156,29 @@ def test_the_figure_repeats_the_value_of_a_group_in_the_rows_of_its_members():
     }
     bold = [label.get_fontweight() == "bold" for label in fig.axes[3].get_yticklabels()]
     assert bold == [False, True, False, True, False, True, False]
+
+
+def test_a_heatmap_of_more_layers_than_names_has_its_brackets():
+    layers = [f"layer{k}" for k in range(1, 31)]
+    fig = Figure(figsize=(4, 1.5))
+    ax = fig.subplots()
+    heatmap(ax, pd.DataFrame(0.5, layers, ["0", "8"]), colours=ERROR, high=1)
+    assert len(ax.get_yticklabels()) < len(layers)
+    layers_joint._bracket(ax, {"layer1": 0, "layer2": 1, "layer30": 29})
+    bold = {text.get_text() for text in ax.get_yticklabels() if text.get_fontweight() == "bold"}
+    assert "layer1" in bold and bold <= {"layer1", "layer2", "layer30"}
+    assert len(ax.lines) == 4
+
+
+def test_networks_that_guess_are_not_judged():
+    made = tables()
+    made.errors["error"] = 0.9
+    assert {v.verdict for v in layers_joint.judge(made)} == {"not run"}
+
+
+def test_no_groups_are_refused_before_anything_is_trained():
+    with pytest.raises(ValueError, match="most_groups must be an integer of at least 1; got 0"):
+        layers_joint.measure([fake_run(3).spec], 50, 0, 0, "cpu")
 
 
 def test_shares_of_seeds_are_those_of_the_greedy_groups():

@@ -108,6 +108,15 @@ def test_only_equally_good_networks_are_judged():
     assert "Only those of 0.001, 0.01 are" in differ.reason
 
 
+def test_networks_that_guess_are_not_judged():
+    found = verdicts(whole().assign(final=0.9))
+    assert (found["C25"].verdict, found["C26"].verdict) == ("not run", "not run")
+    # A learning rate at which nothing is learned is none of the initialisers' business.
+    found = verdicts(whole(final=0.9))
+    assert (found["C25"].verdict, found["C26"].verdict) == ("holds", "not run")
+    assert "3 of 9 networks never learned" in found["C26"].reason
+
+
 def test_the_summary_by_initialiser():
     found = initialisers.summary(initialisers.by_initialiser(whole(other=12), 0.01), "initialiser")
     assert sorted(found.initialiser) == sorted(INITIALISERS)

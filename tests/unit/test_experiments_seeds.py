@@ -19,6 +19,11 @@ def test_one_seed_judges_nothing():
     assert (found.value, found.low, found.high) == (0.4, -math.inf, math.inf)
 
 
+def test_a_few_equal_values_have_no_width():
+    found = interval([0.75] * 3)
+    assert (found.value, found.low, found.high) == (0.75, 0.75, 0.75)
+
+
 def test_no_seeds_are_refused():
     with pytest.raises(ValueError, match="at least one seed"):
         interval([])

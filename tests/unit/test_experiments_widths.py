@@ -1,5 +1,7 @@
 """Fig. 2: slopes of the damage on hand-made tables, and the verdict on C4."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -51,7 +53,9 @@ def test_the_largest_damage_has_slopes_of_its_own():
     assert found.width.to_numpy() == pytest.approx([-2, -3, -4])
     assert found.depth.to_numpy() == pytest.approx([3.5, 4.5, 5.5])
     shown = layers_widths.slope_table(table())
-    assert shown.value.to_numpy() == pytest.approx([-3, 4, -3, 4.5])
+    # Slopes −2, −3, −4 and 3, 4, 5: a half width of 4.30/√3.
+    texts = ["-3.00 [-5.48, -0.52]", "4.00 [1.52, 6.48]"]
+    assert shown.points.to_list() == [*texts, texts[0], "4.50 [2.02, 6.98]"]
     assert layers_widths.slope_table(table(depths=[3])).empty
 
 
@@ -85,7 +89,7 @@ def test_a_width_with_fewer_seeds_is_shown_and_not_judged():
     assert verdict(both).measured == verdict(table()).measured
     shown = layers_widths.networks(both)
     assert shown.seeds.tolist() == [3, 3, 2] * 2
-    assert shown.above.tolist()[2] == 500
+    assert shown.above.tolist()[2] == "500.0 [500.0, 500.0]"
 
 
 @pytest.mark.parametrize("part", [{"widths": [32]}, {"depths": [3]}])
@@ -96,9 +100,47 @@ def test_one_width_or_one_depth_judges_nothing(part):
 def test_the_summary_of_a_network():
     row = layers_widths.networks(table()).iloc[0]
     assert (row.hidden, row.width, row.final) == (3, 32, 0.02)
-    assert (row.layer1, row.above, row.largest) == (100, 20, 21)
+    assert (row.layer1, row.largest) == (100, 21)
     row = layers_widths.networks(table()).iloc[1]  # 64 wide: 18, 17, 16
-    assert (row.above, row.high) == pytest.approx((17, 17 + T2 / np.sqrt(3)), abs=1e-5)
+    assert row.above == "17.0 [14.5, 19.5]"
+    assert layers_widths.networks(table(seeds=1)).above[0] == "20.0 (one seed)"
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        (table(), "4.00 [1.52, 6.48], which leans for the claim, and its interval excludes 0."),
+        (table(depth=-1), "0.00 [-2.48, 2.48], which leans against the claim, but its interval"),
+        (table(seeds=1), "3.00 (one seed), which leans for the claim; one seed cannot settle it."),
+        (table(depths=[3]), "There is no slope in depth"),
+    ],
+)
+def test_the_slope_in_depth_is_put_into_words(rows, text):
+    assert text in layers_widths.depth_in_words(rows)
+
+
+def test_networks_that_guess_are_not_judged():
+    assert verdict(table().assign(final=0.9)).verdict == "not run"
+
+
+@pytest.mark.parametrize(
+    ("widths", "depths", "more", "text"),
+    [
+        ([32, 32], [3], [], "widths must not repeat a number; got [32, 32]"),
+        ([32], [1, 1], [], "depths must not repeat a number; got [1, 1]"),
+        ([32], [3], [64, 64], "more_widths must not repeat a number; got [64, 64]"),
+        ([32], [10**6], [], "FCN 1000000×32 is too large: at most 1,000 hidden layers"),
+        ([10**7], [1], [], "FCN 1×10000000 is too large"),
+    ],
+)
+def test_grids_that_make_no_sense_are_refused(widths, depths, more, text):
+    with pytest.raises(ValueError, match=re.escape(text)):
+        layers_widths.specs("mnist", widths, depths, more, seeds=1, more_seeds=1, **TRAINING)
+
+
+def test_a_training_without_steps_is_refused():
+    with pytest.raises(ValueError, match="lr must be above 0"):
+        layers_widths.specs("mnist", [8], [1], [], seeds=1, more_seeds=0, **TRAINING | {"lr": 0})
 
 
 def test_runs_of_every_width_at_every_depth():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from paperlib.report import tables
 from paperlib.report.rules import Criterion, Measured, overall
 
 INF = float("inf")
@@ -72,3 +73,10 @@ def test_a_criterion_reads_as_a_rule():
         "at least 1",
         "between -1 and 1",
     ]
+
+
+def test_one_seed_is_printed_without_an_interval():
+    one = Measured(27.284, -INF, INF)
+    assert str(one) == "27.28 (one seed: no interval)"
+    assert tables.interval(one) == "27.3 (one seed)"
+    assert tables.interval(Measured(0.144, -0.001, 0.4), 2) == "0.14 [0.00, 0.40]"
