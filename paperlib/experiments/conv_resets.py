@@ -32,6 +32,7 @@ def measure(
     device: str,
     groups: Grouping | None = None,
     checkpoints: Collection[int] | None = None,
+    buffers: str = "reset",
 ) -> Tables:
     """The tables of `resetting.measure` for runs of several settings, whose columns come first.
 
@@ -57,6 +58,7 @@ def measure(
             device=device,
             groups=None if groups is None else groups(layers),
             checkpoints=checkpoints,
+            buffers=buffers,
         )
         named = dict(zip(SETTING, values, strict=True))
         found.append([table.assign(**named) for table in tables])
@@ -135,17 +137,25 @@ def finals(errors: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
     return found.assign(**{"training loss": last.loss.mean()}).reindex(errors.network.unique())
 
 
-def by_layer(tables: Tables, column: str = "0") -> pd.DataFrame:
-    """Damage of each layer's reset to a column beside how far training moved the layer.
+def damages(errors: pd.DataFrame, column: str = "0") -> pd.DataFrame:
+    """Damage of each layer's reset to a column, in points: `damage`, `low`, `high`.
 
-    Columns `damage`, `low`, `high`, in points, and `moved`, ‖θ_d^T − θ_d^0‖₂/‖θ_d^0‖₂, mean over
-    seeds. The 95 % interval is over seeds; of one seed it is over images, or for ReRnd over draws,
-    which says nothing of another seed. `tables` are of one network in one setting.
+    The 95 % interval is over seeds; of one seed it is over images, or for ReRnd over draws, which
+    says nothing of another seed. `errors` are of one network in one setting.
     """
-    found = resetting.over_seeds(tables.errors, column)
-    if tables.errors.seed.nunique() == 1:
+    found = resetting.over_seeds(errors, column)
+    if errors.seed.nunique() == 1:
         for end in ("low", "high"):
-            found[end] = resetting.at(tables.errors, column, end).iloc[0]
+            found[end] = resetting.at(errors, column, end).iloc[0]
+    return found
+
+
+def by_layer(tables: Tables, column: str = "0") -> pd.DataFrame:
+    """`damages` at a column beside how far training moved each layer.
+
+    `moved` is ‖θ_d^T − θ_d^0‖₂/‖θ_d^0‖₂, mean over seeds.
+    """
+    found = damages(tables.errors, column)
     last = tables.distances.column.iloc[-1]
     moved = resetting.at(tables.distances, last, "relative").mean()
     return found.assign(moved=moved.reindex(found.index))

@@ -21,6 +21,7 @@ from paperlib.training.runs import Run, Spec
 
 NO_NETWORKS = "there are no networks to reset: seeds must be at least 1, and no list empty."
 DISTANCES = ("l2_fan_in", "l2_rms", "linf", "relative")
+CALIBRATION = 1000  # training images that running statistics are computed anew from
 
 # What turns a run into its tables; an edit of any of these files lets them be measured anew.
 SOURCES = (
@@ -51,6 +52,7 @@ def measure(
     device: str,
     groups: Mapping[str, Sequence[str]] | None = None,
     checkpoints: Collection[int] | None = None,
+    buffers: str = "reset",
 ) -> Tables:
     """Reset every layer, or every group of layers, of every run; runs are trained if missing.
 
@@ -62,6 +64,8 @@ def measure(
         groups: name to layers that are reset together; by default each layer alone.
         checkpoints: epochs to reset to, 0 among them; by default all that were kept. The last is
             always there.
+        buffers: what becomes of BatchNorm's running statistics, see `evaluate.outcomes`;
+            "recompute" takes the first CALIBRATION of the run's training images.
 
     Raises ValueError for no specs.
     """
@@ -75,7 +79,7 @@ def measure(
             layers = joint.union(layers, groups)
         wanted = sorted(run.epochs if checkpoints is None else {*checkpoints, run.epochs[-1]})
         test = data.load(spec.data, "test", limit=test_images)
-        resets = _Resets(run, wanted, layers, test, rerandomise, devices.resolve(device))
+        resets = _Resets(run, wanted, layers, test, rerandomise, devices.resolve(device), buffers)
         kept = tables.get(run.folder, "resets", resets.inputs(), resets.measure)
         found.append([kept[name].assign(seed=spec.seed) for name in Tables._fields])
     return Tables(*(_seed_first(pd.concat(parts)) for parts in zip(*found, strict=True)))
@@ -116,6 +120,7 @@ class _Resets:
     test: Images
     rerandomise: int
     device: torch.device
+    buffers: str
 
     def inputs(self) -> dict[str, Any]:
         """All that the tables depend on, as JSON values."""
@@ -127,6 +132,7 @@ class _Resets:
             "test": self.test.checksum,
             "rerandomise": self.rerandomise,
             "device": self.device.type,
+            "buffers": self.buffers,
             "torch": torch.__version__,
             "sources": {
                 f"{file.parent.name}/{file.name}": hashlib.sha256(file.read_bytes()).hexdigest()
@@ -146,12 +152,21 @@ class _Resets:
             data.as_input(self.test.images),
             self.test.labels,
             layers=self.layers,
+            buffers=self.buffers,
+            calibration=self._calibration(),
             **draws,
         )
         return {
             "errors": _errors(outcomes),
             "distances": _distances(states, self.layers, draws),
         }
+
+    def _calibration(self) -> torch.Tensor | None:
+        if self.buffers != "recompute":
+            return None
+        spec = self.run.spec
+        limit = min(CALIBRATION, spec.train_images or CALIBRATION)
+        return data.as_input(data.load(spec.data, "train", limit=limit).images)
 
 
 def _errors(outcomes: evaluate.Outcomes) -> pd.DataFrame:

@@ -164,6 +164,7 @@ def test_the_same_tables_are_measured_once_a_run(evaluations):
         dict(rerandomise=3),
         dict(checkpoints=[0]),
         dict(groups={"pair": ["layer1", "layer3"]}),
+        dict(buffers="keep"),
     ],
 )
 def test_other_tables_are_measured_on_their_own(evaluations, tmp_path, change):
@@ -218,6 +219,38 @@ def test_a_damaged_table_is_set_aside_and_measured_anew(evaluations, tmp_path):
     assert len(evaluations) == 3
     assert_same(measured(), first)
     assert len(evaluations) == 3
+
+
+@pytest.mark.parametrize("train_images", [None, 20])
+def test_running_statistics_are_computed_anew_from_training_images(
+    images, monkeypatch, tmp_path, train_images
+):
+    asked = []
+    outcomes = resetting.evaluate.outcomes
+    load = resetting.data.load
+
+    def note(*given, **options):
+        asked.append((options["buffers"], options["calibration"]))
+        return outcomes(*given, **options)
+
+    def of_split(name, split, limit):
+        images = load(name, split, limit)
+        white = torch.full_like(images.images, 255)
+        return images if split == "test" else Images(white, images.labels, name, "")
+
+    found = {seed: fake_run(seed, tmp_path) for seed in (3, 8)}
+    for run in found.values():
+        run.spec.train_images = train_images
+    monkeypatch.setattr(resetting, "CALIBRATION", 30)
+    monkeypatch.setattr(resetting.runs, "get", lambda spec, device: found[spec.seed])
+    monkeypatch.setattr(resetting.evaluate, "outcomes", note)
+    monkeypatch.setattr(resetting.data, "load", of_split)
+    plain, anew = measured(), measured(buffers="recompute")
+    assert_same(anew, plain)  # these networks have no running statistics
+    assert [buffers for buffers, _ in asked] == ["reset"] * 2 + ["recompute"] * 2
+    assert asked[0][1] is None
+    assert len(asked[2][1]) == (train_images or 30)
+    assert (asked[2][1] == 1).all()
 
 
 def test_an_epoch_that_was_not_kept_is_refused(synthetic, tmp_path, monkeypatch):
