@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from paperlib import devices
+from paperlib import devices, paths
 from paperlib.choices import check_choice
 from paperlib.networks import resnet
 from paperlib.training.recipe import Recipe
@@ -30,6 +30,10 @@ TREATMENTS = ("full", "frozen", "removed")
 # PyTorch's default, but for VGGs: its weights have a third of the variance that keeps the size of
 # a signal behind a ReLU's halving, so that sixteen layers without skips let none through.
 INITIALISERS = {"vgg": "he", "resnet": "torch"}
+
+# Of photos in ImageNet's layout, and what says where they are; the first that is said is "auto".
+PHOTOS = {"imagenet": "IMAGENET", "imagenette": "IMAGENETTE"}
+STANDIN = "imagenet-standin"  # CIFAR-10 enlarged, where there are no photos
 
 DEEP = 50  # ResNets deeper than that have half the batch on ImageNet, as in the paper
 
@@ -61,7 +65,8 @@ def spec(
         base_width: channels of stage 1; 64 is the published width.
         train_images: the first ones; None takes all.
         precision: "float32", "bfloat16", or "auto", whichever is faster on `device`.
-        dataset: "cifar10", or an ImageNet-like one, for which a ResNet has its other stem.
+        dataset: "cifar10", or an ImageNet-like one, for which a ResNet has its other stem; see
+            `resolved`.
         configuration: a key of CONFIGURATIONS.
         treatment: one of TREATMENTS; a ResNet's only, if not "full".
         version: of a ResNet.
@@ -74,6 +79,7 @@ def spec(
     """
     check_choice("configuration", configuration, CONFIGURATIONS)
     check_choice("treatment", treatment, TREATMENTS)
+    dataset = resolved(dataset)
     decayed, batch_norm = CONFIGURATIONS[configuration]
     family = re.sub(r"\d.*", "", network)
     check_choice("family of networks", family, INITIALISERS)
@@ -117,6 +123,13 @@ def spec(
         seed=seed,
         keep_epochs=tuple(epoch for epoch in CHECKPOINTS if epoch <= epochs),
     )
+
+
+def resolved(dataset: str) -> str:
+    """`dataset` itself, but for "auto" the first of PHOTOS that is at hand, or STANDIN."""
+    if dataset != "auto":
+        return dataset
+    return next((name for name, where in PHOTOS.items() if paths.photos_dir(where)), STANDIN)
 
 
 def depth(network: str) -> int:

@@ -27,7 +27,8 @@ from paperlib.training import data, runs
 from paperlib.training.runs import Spec
 
 CIFAR = "cifar10"
-CHANCE = {CIFAR: 0.9, "imagenet": 0.999}  # other data sets have ten classes, too
+IMAGENET = "imagenet"
+CHANCE = {CIFAR: 0.9, IMAGENET: 0.999}
 BRANCH_IMAGES = 500  # test images that the norms of branches are averaged over
 SCALED = 0.0  # the branch_scale of the ablation
 CRITICAL, ROBUST = "stem, first blocks, final", "other blocks"
@@ -95,8 +96,8 @@ def specs(
         networks: names in `resnet.RESNETS`, trained from every seed.
         compared: the one that is trained as version 1, and with branches that start at 0, too;
             it is added to `networks` where it lacks. "" leaves these checks out.
-        dataset: "cifar10", or an ImageNet-like one. The other arguments are those of
-            `conv_runs.spec`.
+        dataset: "cifar10", an ImageNet-like one, or "auto", see `conv_runs.resolved`. The other
+            arguments are those of `conv_runs.spec`.
     """
     names = list(dict.fromkeys([*networks, *([compared] if compared else [])]))
     common = {
@@ -115,6 +116,34 @@ def specs(
         made += conv_runs.specs([compared], version=1, **common)
         made += conv_runs.specs([compared], branch_scale=SCALED, **common)
     return made
+
+
+def plain_specs(
+    networks: Sequence[str],
+    dataset: str,
+    base_width: int,
+    lr: float,
+    epochs: int,
+    train_images: int,
+    seeds: int,
+    warmup: int,
+    precision: str,
+    device: str,
+) -> list[Spec]:
+    """The runs of `specs` with nothing compared: what Fig. 5 needs."""
+    return specs(
+        networks,
+        "",
+        dataset,
+        base_width,
+        lr,
+        epochs,
+        train_images,
+        seeds,
+        warmup,
+        precision,
+        device,
+    )
 
 
 def measure(trained: Sequence[Spec], test_images: int, rerandomise: int, device: str) -> Tables:
@@ -243,10 +272,11 @@ def _ratios(rows: Tables) -> pd.DataFrame:
 
 
 def judge(tables: Tables, dataset: str) -> list[claims.Verdict]:
-    """Verdicts on C8, C9, C20-resnet and C22, or on the first two for ImageNet.
+    """Verdicts on C8, C9, C20-resnet and C22, or for other data than CIFAR-10 on the first two.
 
     Each is judged on the network that speaks most against it; C22 on the one that was trained as
-    version 1, too, if one was.
+    version 1, too, if one was. `dataset` is that of the runs; what is not ImageNet judges nothing
+    of ImageNet.
     """
     ids = ["C8", "C9", "C20-resnet"] if dataset == CIFAR else ["C8-imagenet", "C9-imagenet"]
     if dataset not in CHANCE:
@@ -254,7 +284,7 @@ def judge(tables: Tables, dataset: str) -> list[claims.Verdict]:
     found = {v: of(tables, v).errors for v in main_variants(tables)}
     final = {v: resetting.final_error(errors) for v, errors in found.items()}
     sample = f"{tables.errors.seed.nunique()} seeds of {', '.join(map(name, found))}"
-    compared = [v for v in variants(tables) if v[1] == 1]
+    compared = [v for v in variants(tables) if v[1] == 1 and dataset == CIFAR]
     for variant, errors in final.items():
         if reason := unlearned(errors, CHANCE[dataset]):
             ids += ["C22"] if compared else []

@@ -38,6 +38,7 @@ NEEDED: dict[str, Callable[..., list[Spec]]] = {
     "layers_fig02_fcn_widths": layers_widths.specs,
     "layers_fig03_vgg_cifar": layers_vgg.specs,
     "layers_fig04_resnet_cifar": layers_resnet.specs,
+    "layers_fig05_resnet_imagenet": layers_resnet.plain_specs,
     "layers_fig06_joint_resnet": layers_joint_resnet.specs,
     "layers_fig11_fcn_joint": layers_joint.specs,
     "layers_fig12_joint_resnets": layers_joint_resnet.specs,

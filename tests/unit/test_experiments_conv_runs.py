@@ -4,6 +4,7 @@ import pytest
 
 from paperlib import networks
 from paperlib.experiments import conv_runs
+from paperlib.networks import resnet
 
 COMMON = {
     "base_width": 4,
@@ -63,6 +64,29 @@ def test_deep_resnets_on_imagenet_have_half_the_batch():
     assert spec("resnet152").recipe.batch_size == 128
 
 
+def test_auto_is_the_photos_at_hand_or_the_stand_in(monkeypatch):
+    for variable in ("IMAGENET", "IMAGENETTE"):
+        monkeypatch.delenv(variable, raising=False)
+    assert spec("resnet18", dataset="auto").data == "imagenet-standin"
+    monkeypatch.setenv("IMAGENETTE", "photos/small")
+    assert spec("resnet18", dataset="auto").data == "imagenette"
+    monkeypatch.setenv("IMAGENET", "photos/large")
+    assert spec("resnet18", dataset="auto").data == "imagenet"
+    assert spec("resnet18").data == "cifar10"
+
+
+def test_scaled_branches_are_another_run_and_unscaled_ones_the_same():
+    scaled = spec("resnet18", branch_scale=0.0)
+    assert scaled.folder_name != spec("resnet18").folder_name
+    assert spec("resnet18", branch_scale=1.0).folder_name == spec("resnet18").folder_name
+    last = [block.branch.conv2.weight for block in resnet.residual_blocks(scaled.build()).values()]
+    assert not any(weight.any() for weight in last)
+
+
+def test_titles_are_as_one_writes_them():
+    assert [conv_runs.title(n) for n in ("vgg16", "resnet26b")] == ["VGG-16", "ResNet-26b"]
+
+
 def test_the_states_of_the_figures_are_kept():
     assert spec("vgg11").kept == (0, 1, 10, 12)
     assert spec("vgg11", epochs=4).kept == (0, 1, 4)
@@ -81,6 +105,7 @@ def test_seeds_and_settings_multiply():
         ("resnet18", {"configuration": "wd-bn"}, "did you mean"),
         ("densenet121", {}, "family"),
         ("vgg16", {"treatment": "deleted"}, "treatment"),
+        ("vgg16", {"branch_scale": 0.0}, "to be scaled"),
     ],
 )
 def test_what_is_not_there_is_refused(network, options, words):
