@@ -94,9 +94,3 @@ def _from_project(variable: str, folder: str) -> Path:
         return Project.here().root / Path(folder).expanduser()
     except RuntimeError:
         raise ValueError(f"{variable}={folder}: there is no such user; give a path.") from None
-
-
-def photos_dir(variable: str) -> Path | None:
-    """Folder of photos that IMAGENET or IMAGENETTE says (from the root if relative), or None."""
-    folder = os.environ.get(variable)
-    return Project.here().root / Path(folder).expanduser() if folder else None
