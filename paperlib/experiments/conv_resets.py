@@ -114,7 +114,7 @@ def medians(damages: pd.DataFrame) -> pd.DataFrame:
 def curves(specs: Sequence[Spec], *, device: str) -> pd.DataFrame:
     """How the runs were trained: a row each setting, `seed` and `epoch`, with `loss` and `error`.
 
-    Both are means over the augmented training images while they were being learned, so those of
+    Both are means over the training images while they were being learned, so those of
     an epoch are of the network on its way through it.
     """
     parts = []

@@ -87,6 +87,7 @@ def specs(
     train_images: int,
     seeds: int,
     warmup: int,
+    augment: bool,
     precision: str,
     device: str,
 ) -> list[Spec]:
@@ -108,6 +109,7 @@ def specs(
         "epochs": epochs,
         "train_images": train_images,
         "warmup": warmup,
+        "augment": augment,
         "precision": precision,
         "device": device,
     }
@@ -127,6 +129,7 @@ def plain_specs(
     train_images: int,
     seeds: int,
     warmup: int,
+    augment: bool,
     precision: str,
     device: str,
 ) -> list[Spec]:
@@ -141,6 +144,7 @@ def plain_specs(
         train_images,
         seeds,
         warmup,
+        augment,
         precision,
         device,
     )

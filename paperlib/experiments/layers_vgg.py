@@ -57,6 +57,7 @@ def specs(
     train_images: int,
     seeds: int,
     warmup: int,
+    augment: bool,
     precision: str,
     device: str,
 ) -> list[Spec]:
@@ -69,6 +70,7 @@ def specs(
         epochs=epochs,
         train_images=train_images,
         warmup=warmup,
+        augment=augment,
         precision=precision,
         device=device,
     )

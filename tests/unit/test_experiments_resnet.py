@@ -150,13 +150,13 @@ def test_blocks_have_their_branches_and_other_layers_none():
 
 def test_compared_networks_are_trained_in_three_ways():
     made = layers_resnet.specs(
-        ["resnet26b"], "resnet18", "cifar10", 2, 0.1, 2, 500, 2, 0, "float32", "cpu"
+        ["resnet26b"], "resnet18", "cifar10", 2, 0.1, 2, 500, 2, 0, False, "float32", "cpu"
     )
     ways = {(s.network, s.options["version"], s.options.get("branch_scale", 1)) for s in made}
     assert ways == {*MAIN, FIRST, SCALED}
     assert len({spec.folder_name for spec in made}) == len(made) == 8
     plain = layers_resnet.specs(
-        ["resnet26b"], "", "cifar10", 2, 0.1, 2, 500, 2, 0, "float32", "cpu"
+        ["resnet26b"], "", "cifar10", 2, 0.1, 2, 500, 2, 0, False, "float32", "cpu"
     )
     assert len(plain) == 2
 
