@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from paperlib.experiments import layers_fcn, layers_widths
+from paperlib.paths import data_dir
 
 TRAINING = {"lr": 0.01, "epochs": 8, "train_images": 60000}
 T2 = 4.302653  # 97.5 % point of Student's t with two degrees of freedom
@@ -172,3 +173,16 @@ def test_bars_are_means_over_seeds():
     assert [tick.get_text() for tick in below.get_xticklabels()] == ["2", "3", "4"]
     heights = [[bar.get_height() for bar in bars] for bars in left.containers]
     assert heights == [pytest.approx([19, 20, 21]), pytest.approx([16, 17, 18])]
+
+
+def test_cifar10_goes_the_whole_way(tmp_path, monkeypatch):
+    if not (data_dir() / "decoded-v1" / "cifar10.json").exists():
+        pytest.skip("cifar10 has not been fetched")
+    monkeypatch.setenv("STORE", str(tmp_path))
+    short = {"lr": 0.01, "epochs": 1, "train_images": 256}
+    runs = layers_widths.specs("cifar10", [8], [2], [], seeds=1, more_seeds=0, **short)
+    assert runs[0].recipe.augment
+    rows = layers_widths.measure(runs, test_images=100, device="cpu")
+    assert rows.layer.tolist() == ["layer1", "layer2", "layer3"]
+    assert len(layers_widths.draw(rows).axes) == 2
+    assert verdict(rows).verdict == "not run"
