@@ -17,7 +17,7 @@ from paperlib.experiments import conv_resets, conv_runs, layers_joint_resnet, re
 from paperlib.experiments.learned import unlearned
 from paperlib.networks import resnet
 from paperlib.progress import track
-from paperlib.report import claims, style
+from paperlib.report import claims, style, tables
 from paperlib.report.rules import Measured
 from paperlib.robustness import evaluate, joint
 from paperlib.robustness.evaluate import FULL_MODEL
@@ -62,6 +62,7 @@ def specs(
     train_images: int | None,
     seeds: int,
     warmup: int,
+    augment: bool,
     precision: str,
     device: str,
 ) -> list[Spec]:
@@ -84,6 +85,7 @@ def specs(
             train_images=train_images,
             seed=seed,
             warmup=warmup,
+            augment=augment,
             precision=precision,
             device=device,
         )
@@ -175,7 +177,7 @@ def by_seed(errors: pd.DataFrame, network: str) -> pd.DataFrame:
     return found[list(WAYS)].assign(sd=own.std(ddof=0).unstack()[SINGLE])
 
 
-def table(errors: pd.DataFrame, dataset: str) -> pd.DataFrame:
+def table(errors: pd.DataFrame, dataset: str) -> tables.Table:
     """Table 1: test error in per cent, ours (mean over seeds) and the paper's, by network."""
     ours = list(errors.network.unique())
     rows = []
@@ -186,7 +188,7 @@ def table(errors: pd.DataFrame, dataset: str) -> pd.DataFrame:
             published = PAPER[dataset, network]
             found = dict(zip(WAYS, [*published[:2], np.nan, *published[3:]], strict=True))
             rows.append(_row(network, "paper [RECALLED]", {**found, "sd": published.sd}))
-    return pd.DataFrame(rows)
+    return tables.Table(pd.DataFrame(rows))
 
 
 def _row(network: str, whose: str, found: Mapping[str, float]) -> dict[str, str]:
@@ -342,7 +344,7 @@ def _unlearned(found: Mapping[str, pd.DataFrame], chance: float) -> str | None:
 def draw(errors: pd.DataFrame, dataset: str) -> Figure:
     """Test error in each way, a panel a network and a dot a seed, with intervals over images."""
     networks = errors.network.unique()
-    fig = Figure(figsize=(style.PAGE, 3.3))
+    fig = Figure(figsize=(style.PAGE, 3.5))
     axes = fig.subplots(1, len(networks), sharey=True, squeeze=False)[0]
     for ax, network in zip(axes, networks, strict=True):
         _draw_network(ax, errors, network)
@@ -354,7 +356,7 @@ def draw(errors: pd.DataFrame, dataset: str) -> Figure:
             ax.plot(np.array(x) + 0.3, y, "D", **marks, label="paper, from memory")
     axes[0].set_ylabel("test error (%)")
     axes[0].set_ylim(bottom=0)
-    axes[-1].legend(loc="upper left", bbox_to_anchor=(1, 1))
+    fig.legend(*axes[-1].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return fig
 
 
@@ -370,7 +372,13 @@ def _draw_network(ax: Axes, errors: pd.DataFrame, network: str) -> None:
             style.intervals(ax, x + offsets, *ends, color=colour)
             continue
         ax.scatter(
-            x + offsets, rows.error, s=10, color=style.SKY, lw=0, alpha=0.8, label="one block reset"
+            x + offsets,
+            rows.error,
+            s=10,
+            color=style.PURPLE,
+            lw=0,
+            alpha=0.8,
+            label="one block reset",
         )
         mean = by_seed(errors, network)
         at = x + 0.12 * (mean.index - (number - 1) / 2) + 0.08

@@ -71,6 +71,7 @@ def specs(
     train_images: int | None,
     seeds: int,
     warmup: int,
+    augment: bool,
     precision: str,
     device: str,
 ) -> list[Spec]:
@@ -85,6 +86,7 @@ def specs(
         train_images=train_images,
         seeds=seeds,
         warmup=warmup,
+        augment=augment,
         precision=precision,
         device=device,
     )

@@ -17,6 +17,7 @@ from typing import Any
 
 from paperlib.experiments import (
     layers_fcn,
+    layers_freeze,
     layers_initialisers,
     layers_joint,
     layers_joint_resnet,
@@ -44,6 +45,7 @@ NEEDED: dict[str, Callable[..., list[Spec]]] = {
     "layers_fig12_joint_resnets": layers_joint_resnet.specs,
     "layers_fig13_joint_alternatives": layers_joint_resnet.specs,
     "layers_initialisers": layers_initialisers.specs,
+    "layers_table1_freeze_remove": layers_freeze.specs,
 }
 
 

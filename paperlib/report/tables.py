@@ -30,11 +30,11 @@ class Table:
 
     Args:
         frame: what to show; its index is hidden.
-        marks: column of verdicts, shown with a sign and a colour.
+        marks: column of verdicts, shown with a sign and a colour; None where there is none.
     """
 
     frame: pd.DataFrame
-    marks: str
+    marks: str | None = None
 
     def __repr__(self) -> str:
         return self._signed().to_string(index=False)
@@ -45,9 +45,13 @@ class Table:
         digest = hashlib.sha256(signed.to_csv(index=False).encode()).hexdigest()[:8]
         styler = signed.style.hide(axis="index").set_uuid(digest)
         styler = styler.set_properties(**{"text-align": "left", "vertical-align": "top"})
-        return styler.apply(self._colours, subset=[self.marks]).to_html()
+        if self.marks is not None:
+            styler = styler.apply(self._colours, subset=[self.marks])
+        return styler.to_html()
 
     def _signed(self) -> pd.DataFrame:
+        if self.marks is None:
+            return self.frame
         return self.frame.assign(
             **{self.marks: [f"{SIGNS[verdict]} {verdict}" for verdict in self.frame[self.marks]]}
         )

@@ -16,6 +16,7 @@ COMMON = {
     "train_images": 10,
     "seeds": 2,
     "warmup": 0,
+    "augment": True,
     "precision": "float32",
     "device": "cpu",
 }
@@ -105,7 +106,7 @@ def test_the_spread_of_single_resets_is_the_population_s():
 
 
 def test_the_paper_s_row_stands_below_ours():
-    found = layers_freeze.table(table(), "cifar10")
+    found = layers_freeze.table(table(), "cifar10").frame
     ours, paper, *others = found.to_dict("records")
     assert (ours["network"], ours["whose"]) == ("resnet50", "ours")
     assert [ours[way] for way in WAYS] == ["8.20", "10.20 ± 1.87", "61.00", "12.10", "9.00"]
@@ -115,8 +116,8 @@ def test_the_paper_s_row_stands_below_ours():
 
 
 def test_another_data_set_has_no_published_row():
-    assert layers_freeze.table(table(), "imagenet-standin").whose.to_list() == ["ours"]
-    assert len(layers_freeze.table(table(), "imagenet")) == 4
+    assert layers_freeze.table(table(), "imagenet-standin").frame.whose.to_list() == ["ours"]
+    assert len(layers_freeze.table(table(), "imagenet").frame) == 4
 
 
 def test_the_order_of_the_table_is_judged_over_seeds():

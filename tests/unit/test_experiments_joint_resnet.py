@@ -252,4 +252,6 @@ def test_measure_joins_single_layers_groups_and_random_groups(monkeypatch):
 def test_only_residual_networks_have_such_groups():
     common = {"base_width": 2, "lr": 0.1, "epochs": 1, "train_images": 10, "seeds": 1}
     with pytest.raises(ValueError, match="ResNet"):
-        layers_joint_resnet.specs(["vgg16"], **common, warmup=0, precision="float32", device="cpu")
+        layers_joint_resnet.specs(
+            ["vgg16"], **common, warmup=0, augment=True, precision="float32", device="cpu"
+        )
