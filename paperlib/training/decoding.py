@@ -13,7 +13,6 @@ Source: App. A of *Are All Layers Created Equal?* for crops and normalisation; t
 here.
 """
 
-import errno
 import hashlib
 import json
 import math
@@ -22,7 +21,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from filelock import FileLock
 from PIL import Image
 
 from paperlib import atomic, cores, progress
-from paperlib.training import photos
+from paperlib.training import photos, sources
 from paperlib.training.photos import Survey
 from paperlib.training.sources import DataError
 
@@ -85,16 +84,17 @@ def ready(name: str, data: Path) -> Cache:
     Raises:
         DataError: no photos, an incomplete folder, damaged photos, or no room for the cache.
     """
-    collection, side = photos.parse(name)
-    folder = photos.find(collection, data)
-    if folder is None:
-        return _only_cache(collection, side, data)
-    found = photos.survey(collection, folder)
-    key = _sum([str(folder.resolve()), found.names])[:12]
-    cache = _caches(data) / f"{collection}-{side}-{key}"
-    with suppress(FileNotFoundError, NotADirectoryError):
-        return _read(cache, found.digest)
-    return _locked(cache, lambda: _decode(found, side, cache))
+    with _explained(data):
+        collection, side = photos.parse(name)
+        folder = photos.find(collection, data)
+        if folder is None:
+            return _only_cache(collection, side, data)
+        found = photos.survey(collection, folder)
+        key = _sum([str(folder.resolve()), found.names])[:12]
+        cache = _caches(data) / f"{collection}-{side}-{key}"
+        with suppress(FileNotFoundError):
+            return _read(cache, found.digest)
+        return _locked(cache, lambda: _decode(found, side, cache))
 
 
 def verified(name: str, data: Path, split: str, count: int | None) -> Cache:
@@ -103,8 +103,14 @@ def verified(name: str, data: Path, split: str, count: int | None) -> Cache:
     Parts that are not what was written are decoded anew, with a UserWarning.
     """
     cache = ready(name, data)
-    if not _damaged(cache, split, count):
-        return cache
+    with _explained(data):
+        if not _damaged(cache, split, count):
+            return cache
+        return _mended(cache, name, data, split, count)
+
+
+def _mended(cache: Cache, name: str, data: Path, split: str, count: int | None) -> Cache:
+    """The cache after its damaged parts were decoded anew."""
     collection, side = photos.parse(name)
     folder = photos.find(collection, data)
     if folder is None:
@@ -116,11 +122,12 @@ def verified(name: str, data: Path, split: str, count: int | None) -> Cache:
 
     def mend() -> Cache:
         damaged = _damaged(cache, split, count)
-        if damaged:
-            warnings.warn(
-                f"{len(damaged)} parts of {cache.folder / split}.u8 are damaged: decoded anew",
-                stacklevel=5,
-            )
+        if not damaged:
+            return cache  # another process was faster
+        warnings.warn(
+            f"{len(damaged)} parts of {cache.folder / split}.u8 are damaged: decoded anew",
+            stacklevel=6,
+        )
         lines = {key: line for key, line in _journal(cache.folder).items() if key not in damaged}
         _write_journal(cache.folder, lines)
         _record_path(cache.folder).unlink(missing_ok=True)
@@ -169,19 +176,26 @@ def _only_cache(collection: str, side: int, data: Path) -> Cache:
 
 def _locked(cache: Path, work: Callable[[], Cache]) -> Cache:
     """Do `work` while no other process changes the cache."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with FileLock(cache.with_name(f".{cache.name}.lock")):
+        return work()
+
+
+@contextmanager
+def _explained(data: Path) -> Iterator[None]:
+    """Turn errors of the system into a DataError that says what to do."""
     try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with FileLock(cache.with_name(f".{cache.name}.lock")):
-            return work()
+        yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in sources.FULL:
             raise DataError(
-                f"disk full at {cache}: free some space, or set DATA to another folder; what was "
-                "decoded is kept."
+                f"disk full at {_caches(data)}: free some space, or set DATA to another folder; "
+                "what was decoded is kept."
             ) from error
         raise DataError(
-            f"{error.filename or cache}: {error.strerror or error}. Decoded photos are kept in "
-            f"{cache.parent}: set DATA to a folder of your own if that one cannot be written."
+            f"{error.filename or _caches(data)} cannot be read or written "
+            f"({error.strerror or error}): give yourself the right to it; decoded photos are kept "
+            "below the data folder, so set DATA to another one if that is the reason."
         ) from error
 
 
@@ -198,11 +212,11 @@ def _read(cache: Path, digest: str | None = None) -> Cache:
             raise ValueError("made of other photos")
         found = _cache(cache, body)
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise FileNotFoundError(errno.ENOENT, "no whole record", cache) from None
+        raise FileNotFoundError(f"no whole record in {cache}") from None
     for split, counts in found.counts.items():
         size = _pixels_path(cache, split).stat().st_size
         if size != sum(counts) * 3 * found.side**2:
-            raise FileNotFoundError(errno.ENOENT, "no whole pixels", cache)
+            raise FileNotFoundError(f"no whole pixels in {cache}")
     return found
 
 
