@@ -38,10 +38,10 @@ COUNT  = $(or $(JOBS),$(patsubst -j%,%,$(firstword $(filter -j%,$(MAKEFLAGS)))))
 TRAIN  = $(PY) -m paperlib.experiments.trainings $(if $(COUNT),--jobs $(COUNT))
 
 BOOKS  := $(patsubst notebooks/%.ipynb,%,$(wildcard notebooks/*.ipynb))
-LENGTH := $(sort $(filter length_%,$(BOOKS)))
-# All others need data and trained networks.
-LAYERS := $(sort $(filter-out $(LENGTH),$(BOOKS)))
-NAMES  := $(LENGTH) $(LAYERS)
+# Those that need neither data nor trained networks come first.
+DRAWN  := $(sort $(filter length_% layers_fig10_blocks,$(BOOKS)))
+LAYERS := $(sort $(filter-out $(DRAWN),$(BOOKS)))
+NAMES  := $(DRAWN) $(LAYERS)
 
 GO_ON  := --keep-going --no-print-directory
 
@@ -57,7 +57,7 @@ figures: check-jobs $(READY) ## every figure whose inputs changed, then the clai
 	@# A request that is refused is refused once, before anything runs.
 	@$(RUN) why $(NAMES) $(PLACE) >/dev/null
 	@status=0; \
-	$(if $(LENGTH),$(MAKE) $(GO_ON) $(addprefix run-,$(LENGTH)) || status=1;) \
+	$(if $(DRAWN),$(MAKE) $(GO_ON) $(addprefix run-,$(DRAWN)) || status=1;) \
 	$(if $(LAYERS),$(MAKE) $(GO_ON) layers-figures || status=1;) \
 	$(PY) -m paperlib.report.claims --profile $(PROFILE) || status=1; \
 	if [ $$status != 0 ]; then echo 'figures: not all succeeded, see above' >&2; fi; \

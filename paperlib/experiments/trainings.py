@@ -15,6 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection, get_context, parent_process
 from typing import Any
 
+from paperlib import cores
 from paperlib.experiments import (
     layers_fcn,
     layers_freeze,
@@ -28,7 +29,7 @@ from paperlib.experiments import (
 from paperlib.paths import QUICK, Project
 from paperlib.running.errors import Refused
 from paperlib.running.run import plan
-from paperlib.training import data, runs
+from paperlib.training import cost, data, runs
 from paperlib.training.runs import Spec
 
 FAILED, REFUSED, NO_DATA, INTERRUPTED = 1, 2, 3, 130
@@ -155,8 +156,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not lacking:
             return 0
         # Several trainings on one accelerator would only take its memory from each other.
-        jobs = options.jobs or (_cores() if options.device == "cpu" else 1)
-        print(f"{len(lacking)} runs to train, {jobs} at a time", flush=True)
+        jobs = options.jobs or (cores.available() if options.device == "cpu" else 1)
+        print(cost.estimate(lacking, options.device, jobs), flush=True)
         return FAILED if train(lacking, jobs, options.device) else 0
     except (Refused, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -195,12 +196,6 @@ def _at_least_one(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"give a number of processes from 1, not {text!r}")
     return int(text)
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ the result depends neither on the number of threads nor on the memory cap, and a
 of a sample can be had again with `member`.
 """
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -20,7 +19,7 @@ import torch
 from threadpoolctl import ThreadpoolController
 from torch import Tensor, nn
 
-from paperlib import devices
+from paperlib import cores, devices
 from paperlib.choices import check_choice
 from paperlib.length import batched, blocks, exact, kernel
 from paperlib.networks import laws
@@ -126,7 +125,7 @@ def sample_images(
     nets = laws.check_int("nets", nets, 1)
     dtype = DTYPES[check_choice("precision", precision, DTYPES)]
     max_bytes = laws.check_int("max_bytes", max_bytes, 1)
-    threads = laws.check_int("threads", _cores() if threads is None else threads, 1)
+    threads = laws.check_int("threads", cores.available() if threads is None else threads, 1)
     if max_bytes < plan.block_bytes:
         raise ValueError(
             f"max_bytes = {max_bytes} is below the {plan.block_bytes} bytes that "
@@ -327,13 +326,6 @@ def _points(curve: str | Tensor | np.ndarray, n_0: int) -> Tensor | None:
         check_choice("curve", curve, ("gaussian",))
         return None
     return exact.as_points(curve, n_0).cpu()
-
-
-def _cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @lru_cache(maxsize=1)
