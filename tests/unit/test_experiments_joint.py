@@ -194,7 +194,7 @@ def test_shares_of_seeds_are_those_of_the_greedy_groups():
 OPTIONS = {"hidden": 2, "width": 6, "image_shape": (1, 3, 3), "classes": 4}
 
 
-def fake_run(seed):
+def fake_run(seed, store=None):
     """A "trained" run whose two checkpoints are fresh networks of other seeds."""
 
     def build(at=seed):
@@ -207,16 +207,24 @@ def fake_run(seed):
         network.load_state_dict(states[4])
         return network.eval()
 
-    spec = SimpleNamespace(seed=seed, data="tiny", build=build)
-    return SimpleNamespace(spec=spec, epochs=[0, 4], state=states.get, model=model)
+    spec = SimpleNamespace(seed=seed, data="tiny", build=build, hash=f"run {seed}")
+    return SimpleNamespace(
+        spec=spec,
+        epochs=[0, 4],
+        state=states.get,
+        model=model,
+        folder=store,
+        digest=lambda epoch: f"state {epoch} of {seed}",
+    )
 
 
 @pytest.fixture
-def images(monkeypatch):
+def images(monkeypatch, tmp_path):
     rng = torch.Generator().manual_seed(0)
     pixels = torch.randint(256, (50, 1, 3, 3), generator=rng, dtype=torch.uint8)
-    tiny = Images(pixels, torch.randint(4, (50,), generator=rng), "tiny", "")
-    found = {seed: fake_run(seed) for seed in (3, 8)}
+    labels = torch.randint(4, (50,), generator=rng)
+    tiny = Images(pixels, labels, "tiny", data.checksum(pixels, labels))
+    found = {seed: fake_run(seed, tmp_path) for seed in (3, 8)}
     for module in (layers_joint, resetting):
         monkeypatch.setattr(module.runs, "get", lambda spec, device: found[spec.seed])
         monkeypatch.setattr(module.data, "load", lambda name, split, limit: tiny)
