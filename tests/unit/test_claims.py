@@ -28,8 +28,12 @@ JUDGES = {
     "layers_fig03_vgg_cifar": {"C7", "C20-vgg"},
     "layers_fig04_resnet_cifar": {"C8", "C9", "C20-resnet", "C22"},
     "layers_fig05_resnet_imagenet": {"C8-imagenet", "C9-imagenet"},
+    "layers_fig06_joint_resnet": {"C11-resnet"},
     "layers_fig11_fcn_joint": {"C10-fcn", "C11-fcn"},
+    "layers_fig12_joint_resnets": {"C10-resnet"},
+    "layers_fig13_joint_alternatives": {"C24"},
     "layers_initialisers": {"C25", "C26"},
+    "layers_table1_freeze_remove": {"C12", "C13a", "C13b", "C14"},
 }
 
 
