@@ -17,11 +17,15 @@ from typing import Any
 
 from paperlib import cores
 from paperlib.experiments import (
+    layers_distances,
+    layers_errors,
     layers_fcn,
     layers_freeze,
     layers_initialisers,
     layers_joint,
     layers_joint_resnet,
+    layers_lines,
+    layers_regularised,
     layers_resnet,
     layers_vgg,
     layers_widths,
@@ -45,6 +49,15 @@ NEEDED: dict[str, Callable[..., list[Spec]]] = {
     "layers_fig11_fcn_joint": layers_joint.specs,
     "layers_fig12_joint_resnets": layers_joint_resnet.specs,
     "layers_fig13_joint_alternatives": layers_joint_resnet.specs,
+    "layers_fig14_vgg_regularised": layers_regularised.specs,
+    "layers_fig15_resnet_cifar_regularised": layers_regularised.specs,
+    "layers_fig16_resnet_imagenet_regularised": layers_regularised.specs,
+    "layers_fig17_distances_vgg": layers_distances.specs,
+    "layers_fig18_distances_resnet_cifar": layers_distances.specs,
+    "layers_fig19_distances_resnet_imagenet": layers_distances.specs,
+    "layers_fig20_lines_vgg": layers_lines.specs,
+    "layers_fig21_lines_resnet": layers_lines.specs_of_both,
+    "layers_table3_errors": layers_errors.specs,
     "layers_initialisers": layers_initialisers.specs,
     "layers_table1_freeze_remove": layers_freeze.specs,
 }
