@@ -17,7 +17,8 @@ class Chain:
 
     `elements`, run one after the other, are the model: an nn.Sequential is taken apart, nested
     ones too, and any other module is one element. `slots` are the parameters and buffers by
-    canonical name, `position` says from which element on each is used.
+    canonical name, `position` says from which element on each is used. States and inputs are laid
+    out as `layout` says, once `lay_out` has chosen.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -27,12 +28,30 @@ class Chain:
         if not floating:
             raise ValueError("the model has no parameters: there is nothing to reset.")
         self.device, self.dtype = floating[0].device, floating[0].dtype
+        self.layout = torch.preserve_format
         self.elements = _elements(self.root)
         first: dict[int, int] = {}  # tensor's identity -> element
         for i, element in enumerate(self.elements):
             for tensor in (*element.parameters(), *element.buffers()):
                 first.setdefault(id(tensor), i)
         self.position = {name: first.get(id(slot), 0) for name, slot in self.slots.items()}
+
+    @torch.no_grad()
+    def lay_out(self, image: Tensor) -> None:
+        """Choose channels-last memory, with which convolutions are faster, if that can be.
+
+        It cannot where the network, given a batch of one `image`, makes a view that needs another
+        layout. Networks without convolutions stay as they are.
+        """
+        if all(slot.ndim != 4 for slot in self.slots.values()):
+            return
+        self.layout = torch.channels_last
+        own = {name: self._laid(slot.detach()) for name, slot in self.slots.items()}
+        try:
+            with self.holding(own):
+                self.rest(self.placed(image), 0)
+        except RuntimeError:
+            self.layout = torch.preserve_format
 
     def fitted(self, state: Mapping[str, Tensor], what: str) -> dict[str, Tensor]:
         """A state under this network's names, dtypes and devices; ValueError if it does not fit.
@@ -42,7 +61,7 @@ class Chain:
         state = canonical(state)
         check_same(state, self.slots, what)
         return {
-            name: state[name].detach().to(slot, copy=not isinstance(slot, nn.Parameter))
+            name: self._laid(state[name].detach().to(slot, copy=not isinstance(slot, nn.Parameter)))
             for name, slot in self.slots.items()
         }
 
@@ -61,7 +80,7 @@ class Chain:
     def placed(self, inputs: Tensor) -> Tensor:
         """A copy of `inputs` on the network's device, and in its dtype if they are floating."""
         dtype = self.dtype if inputs.is_floating_point() else inputs.dtype
-        return inputs.to(self.device, dtype, copy=True)
+        return self._laid(inputs.to(self.device, dtype, copy=True))
 
     def rest(self, inputs: Tensor, start: int) -> Tensor:
         """The output for `inputs` of the element `start`, which it and those after it make."""
@@ -90,6 +109,10 @@ class Chain:
             for norm in norms:
                 norm.eval()
         return anew
+
+    def _laid(self, tensor: Tensor) -> Tensor:
+        """The same values in this network's layout, if they are of images or convolutions."""
+        return tensor.to(memory_format=self.layout) if tensor.ndim == 4 else tensor
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:

@@ -3,13 +3,15 @@
 Resetting layer d leaves all before it as in the final network. So each batch of images walks
 through the final network once, and from each layer's input on only the rest is run, for every
 checkpoint and draw. Nothing is approximated: every number comes from the same operations on the
-same inputs as by loading each state and running the whole network, in batches of the same size.
+same inputs as by loading each state and running the whole network, in batches of the same size and
+of the same layout in memory, which for convolutions is channels last.
 Networks that are not built of nn.Sequential have no known order, and are run whole.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -22,12 +24,17 @@ from paperlib.choices import check_choice
 from paperlib.networks.laws import check_int
 from paperlib.progress import track
 from paperlib.robustness.chain import Chain
+from paperlib.robustness.held import Held
 from paperlib.robustness.resets import Build, fresh, is_statistic, owned
 
 RERANDOMISED = "ReRnd"  # the paper's names of the column and of the row
 FULL_MODEL = "fullmodel"
 BUFFERS = ("reset", "keep", "recompute")
+PRECISIONS = ("float32", "bfloat16")
 LEVEL = 0.95
+# More at once is hardly faster, and on a CPU slower where tensors are too large to be recycled.
+BATCH = 250
+MEMORY = 2 * 2**30
 
 Column = str | int
 States = Mapping[int, Mapping[str, Tensor]]
@@ -61,7 +68,9 @@ def matrix(
     build: Build | None = None,
     rerandomise: int = 5,
     seed: int = 0,
-    batch: int = 2000,
+    batch: int = BATCH,
+    memory: int = MEMORY,
+    precision: str = "float32",
     buffers: str = "reset",
     calibration: Tensor | None = None,
 ) -> pd.DataFrame:
@@ -81,6 +90,8 @@ def matrix(
             rerandomise=rerandomise,
             seed=seed,
             batch=batch,
+            memory=memory,
+            precision=precision,
             buffers=buffers,
             calibration=calibration,
         )
@@ -98,7 +109,9 @@ def outcomes(
     build: Build | None = None,
     rerandomise: int = 5,
     seed: int = 0,
-    batch: int = 2000,
+    batch: int = BATCH,
+    memory: int = MEMORY,
+    precision: str = "float32",
     buffers: str = "reset",
     calibration: Tensor | None = None,
 ) -> Outcomes:
@@ -117,8 +130,13 @@ def outcomes(
         build: makes the network anew from a seed, see `resets.fresh`; for `ReRnd`.
         rerandomise: draws of the `ReRnd` column; 0 leaves the column out.
         seed: of the draws.
-        batch: images at a time. Memory grows with it; results do not change, but for the last
-            digits of the network's outputs.
+        batch: images at a time, at most. Results do not change with it, but for the last digits of
+            the network's outputs; those of calibration do, which takes so many at a time.
+        memory: bytes that the images under way may hold on the device; `batch` is lowered to that.
+            States and calibration come on top.
+        precision: "float32" leaves the network in its own precision. "bfloat16" is autocast: on
+            hardware that has it, convolutional networks are about 3 times as fast, and some images
+            near a boundary of classes change sides.
         buffers: BatchNorm's running statistics in a reset layer are "reset" with it, or "keep"
             the final network's values; with "recompute" those of the whole network, the final one
             included, are averaged anew over `calibration` after each reset.
@@ -128,12 +146,15 @@ def outcomes(
         ValueError: states, layers, images or labels that do not fit; the error says which.
     """
     check_int("batch", batch, 1)
+    check_int("memory", memory, 1)
     check_int("rerandomise", rerandomise, 0)
+    check_choice("precision", precision, PRECISIONS)
     check_choice("choice for buffers", buffers, BUFFERS)
     if (calibration is not None) != (buffers == "recompute"):
         raise ValueError('give calibration images with buffers="recompute", and only with it.')
     _check_images(images, labels, calibration)
     network = Chain(model)
+    network.lay_out(images[:1])
     epochs = _epochs(states)
     checkpoints = {t: network.fitted(states[t], f"the state of epoch {t}") for t in epochs}
     draws = _draws(network, build, rerandomise, seed)
@@ -163,7 +184,9 @@ def outcomes(
             if calibration is not None:
                 reset |= network.statistics({**final, **reset}, calibration, batch)
             cells.append(_Cell(layer, column, start, reset))
-    wrong = _walk(network, base, cells, images, labels, batch)
+    walk = _Walk(network, base, cells, int(labels.max()), precision)
+    batch = min(batch, _images_within(memory, walk, images, labels))
+    wrong = walk.wrong(images, labels, batch).cpu().numpy()
 
     by_cell: dict[tuple[str, Column], list[np.ndarray]] = {}
     for cell, row in zip(cells, wrong, strict=True):
@@ -223,35 +246,78 @@ class _Cell:
     reset: dict[str, Tensor]
 
 
-def _walk(
-    network: Chain,
-    base: Mapping[str, Tensor],
-    cells: Sequence[_Cell],
-    images: Tensor,
-    labels: Tensor,
-    batch: int,
-) -> np.ndarray:
-    """Whether each cell's network is wrong on each image: booleans `(cells, images)`."""
-    wrong = torch.empty(len(cells), len(images), dtype=torch.bool, device=network.device)
-    waiting: dict[int, list[int]] = {}
-    unchanged = [row for row, cell in enumerate(cells) if cell.start is None]
-    for row, cell in enumerate(cells):
-        if cell.start is not None:
-            waiting.setdefault(cell.start, []).append(row)
-    highest = int(labels.max())
-    with torch.no_grad(), network.holding(base):
+@dataclass(frozen=True)
+class _Walk:
+    """Takes images through the final network, and from each layer on through its cells' networks.
+
+    `base` is the state of the final network, `highest` the largest label of all images.
+    """
+
+    network: Chain
+    base: Mapping[str, Tensor]
+    cells: Sequence[_Cell]
+    highest: int
+    precision: str
+
+    def wrong(self, images: Tensor, labels: Tensor, batch: int) -> Tensor:
+        """Whether each cell's network is wrong on each image: booleans `(cells, images)`."""
+        wrong = torch.empty(
+            len(self.cells), len(images), dtype=torch.bool, device=self.network.device
+        )
         for low in track(range(0, len(images), batch), "batches of test images"):
             part = slice(low, low + batch)
-            answers = labels[part].to(network.device)
-            inputs = network.placed(images[part])
+            self.mark(wrong[:, part], images[part], labels[part])
+        return wrong
+
+    @torch.no_grad()  # not in inference mode, in which writes in place would leave no trace
+    def mark(self, wrong: Tensor, images: Tensor, labels: Tensor) -> None:
+        """Fill in `wrong` for one batch."""
+        network = self.network
+        answers, inputs = labels.to(network.device), network.placed(images)
+        with network.holding(self.base), self._autocast():
             for i, element in enumerate(network.elements):
-                here = waiting.get(i, [])
+                here = [row for row, cell in enumerate(self.cells) if cell.start == i]
                 for row, own in zip(here, _unspoilt(inputs, len(here)), strict=True):
-                    with network.holding(cells[row].reset):
-                        wrong[row, part] = _wrong(network.rest(own, i), answers, highest)
+                    with network.holding(self.cells[row].reset):
+                        wrong[row] = _wrong(network.rest(own, i), answers, self.highest)
                 inputs = element(inputs)
-            wrong[unchanged, part] = _wrong(inputs, answers, highest)
-    return wrong.cpu().numpy()
+            unchanged = [row for row, cell in enumerate(self.cells) if cell.start is None]
+            wrong[unchanged] = _wrong(inputs, answers, self.highest)
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        if self.precision == "float32":
+            return nullcontext()
+        # It would not notice that tensors are exchanged, so it must not keep its copies of them.
+        return torch.autocast(self.network.device.type, torch.bfloat16, cache_enabled=False)
+
+
+def _images_within(memory: int, walk: _Walk, images: Tensor, labels: Tensor) -> int:
+    """How many images at a time hold no more than `memory` bytes, as measured on one and on two.
+
+    ValueError if not even one does.
+    """
+    by_start: dict[int | None, list[_Cell]] = {}
+    for cell in walk.cells:
+        by_start.setdefault(cell.start, []).append(cell)
+    # From a second one on, all that start at the same element hold as much.
+    cells = [cell for same in by_start.values() for cell in same[:2]]
+    walk = replace(walk, cells=cells)
+    states = [walk.base, *(cell.reset for cell in cells)]
+    known = [tensor for state in states for tensor in state.values()]
+    most = []
+    for count in (1, 2):
+        same = images[:1].expand(count, *images.shape[1:]), labels[:1].expand(count)
+        wrong = torch.empty(len(cells), count, dtype=torch.bool, device=walk.network.device)
+        with Held([*known, *same, wrong]) as held:
+            walk.mark(wrong, *same)
+        most.append(held.most)
+    each = most[1] - most[0]
+    if most[0] > memory:
+        raise ValueError(
+            f"memory is {memory:,} bytes, but a single image takes {most[0]:,} on its way through "
+            "the network: give at least that many."
+        )
+    return 1 + (memory - most[0]) // each
 
 
 def _unspoilt(inputs: Tensor, times: int) -> Iterator[Tensor]:

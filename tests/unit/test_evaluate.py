@@ -1,5 +1,7 @@
 import copy
 import math
+import re
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,6 +12,7 @@ import pytest
 import torch
 from scipy import stats
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from paperlib import networks
 from paperlib.robustness import evaluate
@@ -18,12 +21,13 @@ from paperlib.robustness.resets import fresh, reinitialise
 
 
 class Witness(nn.Module):
-    """Hands its input on, and remembers its bytes; copies remember in the same place."""
+    """Hands its input on, and remembers the bytes of a batch; copies remember in the same place."""
 
     seen: ClassVar[list[bytes]] = []
 
     def forward(self, x: Tensor) -> Tensor:
-        self.seen.append(x.numpy().tobytes())
+        if len(x) > 2:  # not what memory is measured on
+            self.seen.append(x.numpy().tobytes())
         return x
 
 
@@ -140,9 +144,14 @@ def perturbed(model: nn.Module) -> dict[str, Tensor]:
     return state
 
 
-def plain_wrong(case: Case, state: dict[str, Tensor], batch: int) -> np.ndarray:
+def plain_wrong(
+    case: Case,
+    state: dict[str, Tensor],
+    batch: int,
+    layout: torch.memory_format = torch.contiguous_format,
+) -> np.ndarray:
     """Whether each image is wrong, by a deep copy, load_state_dict and the whole network."""
-    net = copy.deepcopy(case.model).eval()
+    net = copy.deepcopy(case.model).eval().to(memory_format=layout)
     net.load_state_dict(state)
     with torch.no_grad():
         outputs = torch.cat([net(part.clone()) for part in case.images.split(batch)])
@@ -165,11 +174,11 @@ def plain_cells(
 
 
 def plain_outcomes(
-    case: Case, draws: int = 2, seed: int = 7, buffers: str = "reset", batch: int = 40
+    case: Case, draws: int = 2, seed: int = 7, buffers: str = "reset", **options: object
 ) -> dict[tuple[str, str | int], np.ndarray]:
     cells: dict[tuple[str, str | int], list[np.ndarray]] = {}
     for layer, column, state in plain_cells(case, draws, seed, buffers):
-        cells.setdefault((layer, column), []).append(plain_wrong(case, state, batch))
+        cells.setdefault((layer, column), []).append(plain_wrong(case, state, 40, **options))
     return {cell: np.stack(rows) for cell, rows in cells.items()}  # (draws, images)
 
 
@@ -212,7 +221,7 @@ def test_outputs_equal_those_of_brute_force_to_the_last_digit(make):
     ours(case)
     found = set(Witness.seen)
     Witness.seen.clear()
-    plain_outcomes(case)
+    plain_outcomes(case, layout=torch.channels_last)
     assert found == set(Witness.seen)
     assert len(found) > 3 * len(case.layers)
 
@@ -221,9 +230,9 @@ def test_a_layer_is_run_only_from_its_own_input_on():
     case = Case.of(fully_connected)
     calls = 0
 
-    def count(*_: object) -> None:
+    def count(_module: nn.Module, _inputs: tuple[Tensor], output: Tensor) -> None:
         nonlocal calls
-        calls += 1
+        calls += len(output) == 150
 
     # Deep copies share the hook, since functions are not copied.
     case.model[1].register_forward_hook(count)
@@ -376,6 +385,120 @@ def test_batches_inference_mode_and_precision_of_images_do_not_change_errors():
     assert np.abs(ours(case) - expected).to_numpy().max() <= 1 / 150
 
 
+class Viewing(nn.Module):
+    """A convolution, and a view of its output that is only there channel by channel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(2, 4, 3, padding=1)
+        self.last = nn.Linear(4 * 5 * 5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.conv(x).view(-1, 4 * 5 * 5))
+
+
+class Layouts(nn.Module):
+    """Hands a batch of images on, and remembers whether their channels come last."""
+
+    seen: ClassVar[set[bool]] = set()
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) > 2:
+            self.seen.add(x.is_contiguous(memory_format=torch.channels_last))
+        return x
+
+
+def pictures(*modules: nn.Module) -> tuple[nn.Module, dict[int, dict[str, Tensor]], Tensor, Tensor]:
+    """A float32 network on images 2×5×5, with states of two epochs, images and labels."""
+    torch.manual_seed(1)
+    model = nn.Sequential(*modules)
+    states = {epoch: perturbed(model) for epoch in (0, 1)}
+    return model, states, torch.rand(60, 2, 5, 5), torch.randint(3, (60,))
+
+
+@pytest.fixture
+def convolutions():
+    return pictures(
+        nn.Conv2d(2, 8, 3, padding=1), nn.ReLU(), Layouts(), nn.Flatten(), nn.Linear(200, 3)
+    )
+
+
+def test_convolutions_run_channels_last(convolutions):
+    Layouts.seen.clear()
+    found = matrix(*convolutions, rerandomise=0)
+    assert Layouts.seen == {True}
+    model, states, images, labels = convolutions
+    model.load_state_dict(states[0])
+    assert found.loc["fullmodel", 0] == pytest.approx(
+        (model(images).argmax(1) != labels).double().mean().item(), abs=1 / 60
+    )
+
+
+def test_a_network_that_needs_its_channels_first_has_them():
+    model, states, images, labels = pictures(Viewing())
+    with pytest.raises(RuntimeError, match="view"):
+        copy.deepcopy(model).to(memory_format=torch.channels_last)(images)
+    found = matrix(model, states, images, labels, rerandomise=0)
+    model.load_state_dict(states[0])
+    assert found.loc["fullmodel", 0] == (model(images).argmax(1) != labels).double().mean().item()
+
+
+def test_bfloat16_is_autocast_of_every_cell(convolutions):
+    model, states, images, labels = convolutions
+    found = outcomes(*convolutions, rerandomise=0, precision="bfloat16")
+    for layer, names in networks.layers(model).items():
+        model.load_state_dict(reinitialise(states[1], states[0], names))
+        model.to(memory_format=torch.channels_last)
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            wrong = model(images).argmax(1) != labels
+        assert np.array_equal(found.wrong[layer, 0][0], wrong.numpy())
+    assert found.final.mean() == pytest.approx(
+        outcomes(*convolutions, rerandomise=0).final.mean(), abs=0.1
+    )
+
+
+class Alive(TorchDispatchMode):
+    """The most bytes at once of tensors made inside, by a census after each operation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[weakref.ref[Tensor]] = []
+        self.most = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, Tensor) and not func.is_view:
+            self.made.append(weakref.ref(made))
+        alive = [t.untyped_storage() for t in (ref() for ref in self.made) if t is not None]
+        self.most = max(self.most, sum({s.data_ptr(): s.nbytes() for s in alive}.values()))
+        return made
+
+
+@pytest.mark.parametrize("cap", [30_000, 90_000])
+def test_what_is_held_at_once_obeys_the_cap(convolutions, cap, monkeypatch):
+    expected = outcomes(*convolutions, rerandomise=0)
+    mark = evaluate._Walk.mark
+    most = []
+
+    def watched(self: evaluate._Walk, wrong: Tensor, images: Tensor, labels: Tensor) -> None:
+        with Alive() as alive:
+            mark(self, wrong, images, labels)
+        most.append(alive.most)
+
+    monkeypatch.setattr(evaluate._Walk, "mark", watched)
+    found = outcomes(*convolutions, rerandomise=0, memory=cap)
+    assert 0.8 * cap < max(most) <= cap
+    for cell, wrong in expected.wrong.items():
+        assert np.array_equal(found.wrong[cell], wrong)
+
+
+def test_a_cap_too_small_for_one_image_is_refused_with_what_is_needed(convolutions):
+    with pytest.raises(ValueError, match="a single image takes") as error:
+        outcomes(*convolutions, rerandomise=0, memory=1000)
+    needed = int(re.search(r"takes ([\d,]+)", str(error.value))[1].replace(",", ""))
+    outcomes(*convolutions, rerandomise=0, memory=needed)
+
+
 def test_draws_and_their_spread_are_in_attrs():
     case = Case.of(fully_connected)
     found = ours(case, rerandomise=4)
@@ -491,6 +614,8 @@ def test_images_labels_and_models_that_do_not_fit_are_refused(change, message):
         (dict(layers={"fullmodel": ["1.weight"]}), "none named 'fullmodel'"),
         (dict(layers={"a": ["7.weight"]}), r"no tensor is named 7\.weight"),
         (dict(batch=0), "batch"),
+        (dict(memory=0), "memory"),
+        (dict(precision="bf16"), "precision 'bf16'"),
         (dict(rerandomise=-1), "rerandomise"),
         (dict(buffers="kept"), "did you mean 'keep'"),
         (dict(buffers="recompute"), "give calibration"),
