@@ -1,4 +1,4 @@
-"""The plain way to train a fully connected classifier and to evaluate it layer by layer.
+"""The plain way to train a classifier of images and to evaluate it layer by layer.
 
 As a user of torchvision writes it: a Dataset of pictures, transforms, a DataLoader, and loops.
 """
@@ -18,10 +18,12 @@ from paperlib.training.data import Images
 
 
 class Pictures(Dataset):
-    """Grey images one by one: a transformed picture and its label, as torchvision's MNIST has."""
+    """Images one by one: a transformed picture and its label, as torchvision's data sets have."""
 
     def __init__(self, images: Images, transform: transforms.Compose) -> None:
-        self.pixels, self.labels = images.images[:, 0], images.labels  # (N, H, W), (N,)
+        pixels = images.images.permute(0, 2, 3, 1).contiguous()
+        self.pixels = pixels.squeeze(3)  # (N, H, W), or (N, H, W, C) where there are colours
+        self.labels = images.labels
         self.transform = transform
 
     def __len__(self) -> int:
@@ -41,7 +43,7 @@ def loader(
     workers: int = 0,
     shuffle: bool = False,
 ) -> DataLoader:
-    """Batches of normalised float32 images `(batch, 1, H, W)` and labels; worker processes stay."""
+    """Batches of normalised float32 images `(batch, C, H, W)` and labels; worker processes stay."""
     transform = transforms.Compose([transforms.ToTensor(), transforms.Normalize(mean, std)])
     return DataLoader(
         Pictures(images, transform),
@@ -63,7 +65,13 @@ def network(widths: Sequence[int]) -> nn.Sequential:
 
 
 def train(
-    model: nn.Module, batches: DataLoader, epochs: int, lr: float, momentum: float
+    model: nn.Module,
+    batches: DataLoader,
+    epochs: int,
+    lr: float,
+    momentum: float,
+    *,
+    clip_norm: float | None = None,
 ) -> tuple[float, float]:
     """Train `model` in place by SGD; mean loss and accuracy in the last epoch, as it was seen."""
     optimiser = torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum)
@@ -77,6 +85,8 @@ def train(
             logits = model(images)
             loss = criterion(logits, labels)
             loss.backward()
+            if clip_norm is not None:
+                nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
             optimiser.step()
             losses += loss.item() * len(labels)
             hits += (logits.argmax(1) == labels).sum().item()

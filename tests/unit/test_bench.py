@@ -1,4 +1,5 @@
 import math
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pandas as pd
@@ -8,12 +9,25 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 
 from paperlib import bench
-from paperlib.benchmarks import accuracy, matrix, plain, plain_classifier, store, subject, training
+from paperlib.benchmarks import (
+    accuracy,
+    conv_subject,
+    convmatrix,
+    convtraining,
+    matrix,
+    plain,
+    plain_classifier,
+    store,
+    subject,
+    training,
+)
+from paperlib.benchmarks.conv_subject import Subject
 from paperlib.benchmarks.speed import Cell, matrix_rate
 from paperlib.benchmarks.turns import take_turns
 from paperlib.benchmarks.workers import worker
 from paperlib.length import theory
 from paperlib.training import data, loop
+from paperlib.training.data import Images
 
 
 @pytest.fixture
@@ -98,7 +112,10 @@ def test_memory_says_which_targets_are_missed(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "ran"),
     [
-        ([], ["length", "memory", "training", "matrix", "store"]),
+        (
+            [],
+            ["length", "memory", "training", "matrix", "store", "convtraining", "convmatrix"],
+        ),
         (["store", "length"], ["store", "length"]),
     ],
 )
@@ -200,7 +217,7 @@ def test_the_store_trains_what_is_trained_without_it(synthetic, tmp_path, monkey
 @pytest.fixture
 def in_process(monkeypatch):
     """Both ways in this process, without workers that load images: the same work, at once."""
-    for part in (training, matrix, store):
+    for part in (training, matrix, store, convtraining, convmatrix):
         monkeypatch.setattr(part, "worker", lambda cores: ThreadPoolExecutor(1))
     loader = plain_classifier.loader
     monkeypatch.setattr(
@@ -230,6 +247,100 @@ def test_the_parts_that_train_print_their_verdicts_and_save_their_tables(
     assert tables["matrix"]["difference"][0] <= 1e-3
     row = tables["store"].iloc[0]
     assert row["overhead"] == pytest.approx(row["stored_s"] / row["bare_s"] - 1)
+
+
+@pytest.fixture
+def pictures():
+    """40 random images in CIFAR-10's shape."""
+    rng = torch.Generator().manual_seed(0)
+    pixels = torch.randint(256, (40, 3, 32, 32), generator=rng, dtype=torch.uint8)
+    labels = torch.randint(10, (40,), generator=rng)
+    return Images(pixels, labels, "cifar10", data.checksum(pixels, labels))
+
+
+TINY = [Subject("resnet18", 2, 0.1), Subject("vgg11", 2, 0.05)]
+
+
+def test_plain_batches_have_colours(pictures):
+    batches = plain_classifier.loader(pictures, 16, (0.3, 0.4, 0.5), (0.7, 0.8, 0.9))
+    pixels = torch.cat([images for images, _ in batches])
+    expected = (pictures.images / 255 - torch.tensor([0.3, 0.4, 0.5]).view(3, 1, 1)) / (
+        torch.tensor([0.7, 0.8, 0.9]).view(3, 1, 1)
+    )
+    torch.testing.assert_close(pixels, expected)
+
+
+@pytest.mark.parametrize("what", TINY, ids=lambda what: what.network)
+def test_both_ways_give_the_same_matrix_of_a_convolutional_network(what, pictures, one_thread):
+    _, ours = convmatrix.time_ours(what, pictures, "float32")
+    _, plain_table = convmatrix.time_plain(what, pictures)
+    assert list(ours.columns) == ["ReRnd", 0, 1, 10, 12]
+    pd.testing.assert_frame_equal(ours, plain_table, check_names=False, rtol=0, atol=1 / 40)
+    assert ours.to_numpy().std() > 0
+
+
+@pytest.mark.parametrize("what", TINY, ids=lambda what: what.network)
+def test_the_floor_runs_the_layers_that_ours_runs(what, pictures, one_thread):
+    def count(way, *options):
+        calls = Counter()
+
+        def note(module, inputs, output):
+            if isinstance(module, (nn.Conv2d, nn.Linear)):
+                calls[type(module)] += len(output) == 40
+
+        with register_module_forward_hook(note):
+            way(what, pictures, *options)
+        return calls
+
+    assert count(convmatrix.time_floor) == count(convmatrix.time_ours, "float32")
+
+
+def test_both_ways_of_training_convolutional_networks_take_the_same_steps(pictures, one_thread):
+    sizes = []
+
+    def note(module, inputs, output):
+        if isinstance(module, nn.Conv2d) and module.in_channels == 3:
+            sizes.append((len(output), output.is_contiguous(memory_format=torch.channels_last)))
+
+    with register_module_forward_hook(note):
+        convtraining.time_ours(TINY[0], pictures, "float32")
+        convtraining.time_plain(TINY[0], pictures, workers=0)
+    assert sizes == [(40, True), (40, False)]
+
+
+def test_the_plain_way_clips_gradients_as_the_recipe_says(synthetic, one_thread):
+    def moved(clip_norm):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Flatten(), nn.Linear(64, 4))
+        before = model[1].weight.detach().clone()
+        batches = plain_classifier.loader(synthetic, 300, (0.5,), (0.25,))
+        plain_classifier.train(model, batches, 1, 1.0, 0.0, clip_norm=clip_norm)
+        return (model[1].weight - before).norm().item()
+
+    assert moved(0.01) <= 0.01 < moved(None)
+
+
+def test_the_parts_on_convolutional_networks_print_their_verdicts(
+    pictures, tmp_path, monkeypatch, capsys, in_process, one_thread
+):
+    monkeypatch.setenv("PAPERLIB_ROOT", str(tmp_path))
+    monkeypatch.setattr(data, "load", lambda *_, **options: pictures)
+    monkeypatch.setattr(conv_subject, "RESNET", TINY[0])
+    monkeypatch.setattr(conv_subject, "VGG", TINY[1])
+    bench.main(["convtraining", "convmatrix", "--quick"])
+    printed = capsys.readouterr().out
+    for target in ("images a second", "at least 4: ", "at most 1.3: "):
+        assert target in printed
+    table = pd.read_csv(tmp_path / "build/bench/bench_convmatrix.csv")
+    assert list(table.subject) == ["resnet18, base width 2", "vgg11, base width 2"]
+    for row in table.itertuples():
+        assert row.speedup == pytest.approx(row.plain_s / row.ours_s)
+        assert row.over_floor == pytest.approx(row.ours_s / row.floor_s)
+        assert row.difference <= 1 / 40
+    trained = pd.read_csv(tmp_path / "build/bench/bench_convtraining.csv")
+    for row in trained.itertuples():
+        assert row.target == convtraining.TARGETS[row.precision]
+        assert row.speedup == pytest.approx(min(row.plain_s, row.plain_workers_s) / row.ours_s)
 
 
 @pytest.mark.slow
