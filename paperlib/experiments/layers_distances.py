@@ -202,8 +202,11 @@ def draw(tables: Tables, dataset: str) -> Figure:
         if kind == "error":
             colours, high = ERROR, CHANCE.get(dataset, 0.9)
         conv_resets.draw_panels(part, {title: grid}, colours=colours, high=high, label="")
+        ax = part.axes[0]
+        if kind != "error":
+            ax.set_xticks(ax.get_xticks()[:-1], ax.get_xticklabels()[:-1])
         if part is not above[-1]:
-            part.axes[0].set_xlabel("")
+            ax.set_xlabel("")
     axes = below.subplots(1, 2 * len(names), sharey=True)
     for i, name in enumerate(names):
         rows = by_layer(tables, name)
@@ -219,6 +222,7 @@ def draw(tables: Tables, dataset: str) -> Figure:
 def _draw_scatter(ax: Axes, rows: pd.DataFrame, kind: str) -> None:
     """Damage at checkpoint 0 against one final distance, coloured by group of layers."""
     conv_resets.draw_moved(ax, rows.assign(moved=rows[kind]), groups(list(rows.index)))
+    ax.locator_params("x", nbins=4)
     ax.set_xlabel(LABELS[kind])
 
 

@@ -296,7 +296,7 @@ def draw(tables: Tables, dataset: str) -> Figure:
         shift = 0.17 * (i - (len(errors) - 1) / 2)
         _draw_dots(ax, conv_resets.damages(rows, "0"), shift, SERIES[name], TITLES[name])
     ax.set_xlabel("layer (stage.block)")
-    ax.set_title(f"({'abcde'[len(grids)]}) damage at checkpoint 0")
+    ax.set_title(f"({'abcde'[len(grids)]}) checkpoint 0")
     ax.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=len(errors), columnspacing=1.2)
     return fig
 

@@ -205,7 +205,7 @@ def test_the_figure_has_a_panel_a_configuration_and_the_damages_below():
         "(b) weight decay",
         "(c) batch norm",
         "(d) weight decay and batch norm",
-        "(e) damage at checkpoint 0",
+        "(e) checkpoint 0",
     ]
     cells = [text.get_text() for text in fig.axes[0].texts]
     assert cells[: len(RESNET) + 1] == ["0.85", *["0.85", "0.42", "0.42"] * 2, "0.85", "0.90"]
