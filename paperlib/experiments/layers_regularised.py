@@ -26,6 +26,7 @@ TITLES = {
     "bn": "batch norm",
     BOTH: "weight decay and batch norm",
 }
+DRAWS = 2
 BUFFER_TITLES = {
     "reset": "reset with the layer",
     "keep": "kept from the final network",
@@ -99,7 +100,8 @@ def statistics(
 ) -> pd.DataFrame:
     """The network with both, reset in each of three ways to treat the running statistics.
 
-    `trained` are those of `measure`, from which the first way comes. Rows are those of
+    `trained` are those of `measure`, from which the first way comes. The others have DRAWS draws
+    at most, and checkpoints 0 and 1, as every reset needs statistics of its own. Rows are those of
     `resetting.Tables.errors` behind a column `buffers`, a key of BUFFER_TITLES. Empty if no run
     has both.
     """
@@ -111,8 +113,9 @@ def statistics(
         again = conv_resets.measure(
             both,
             test_images=test_images,
-            rerandomise=rerandomise,
+            rerandomise=min(rerandomise, DRAWS),
             device=device,
+            checkpoints=(0, 1),
             buffers=buffers,
         )
         found.append(again.errors.assign(buffers=buffers))
@@ -302,7 +305,10 @@ def draw(tables: Tables, dataset: str) -> Figure:
 
 
 def draw_statistics(found: pd.DataFrame) -> Figure:
-    """Damage of every layer at ReRnd, 0 and 1, a panel a way to treat the running statistics."""
+    """Damage of every layer at ReRnd, 0 and 1, a panel a way to treat the running statistics.
+
+    Intervals of DRAWS draws are long, and may run out of the panel.
+    """
     ways = list(found.buffers.unique())
     fig = Figure(figsize=(style.PAGE, 1.6 * len(ways) + 0.3))
     axes = fig.subplots(len(ways), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
@@ -313,6 +319,7 @@ def draw_statistics(found: pd.DataFrame) -> Figure:
                 label = column if column == RERANDOMISED else f"checkpoint {column}"
                 _draw_dots(ax, conv_resets.damages(errors, column), 0.22 * (i - 1), marks, label)
         ax.set_title(f"({letter}) {BUFFER_TITLES[way]}")
+    axes[0].set_ylim(-10, 100 * conv_resets.CHANCE)
     axes[0].legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=len(COLUMNS))
     axes[-1].set_xlabel("layer (stage.block)")
     return fig

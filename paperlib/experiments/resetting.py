@@ -21,7 +21,7 @@ from paperlib.training.runs import Run, Spec
 
 NO_NETWORKS = "there are no networks to reset: seeds must be at least 1, and no list empty."
 DISTANCES = ("l2_fan_in", "l2_rms", "linf", "relative")
-CALIBRATION = 1000  # training images that running statistics are computed anew from
+CALIBRATION = 500  # training images that running statistics are computed anew from
 
 # What turns a run into its tables; an edit of any of these files lets them be measured anew.
 SOURCES = (

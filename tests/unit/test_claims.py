@@ -32,6 +32,13 @@ JUDGES = {
     "layers_fig11_fcn_joint": {"C10-fcn", "C11-fcn"},
     "layers_fig12_joint_resnets": {"C10-resnet"},
     "layers_fig13_joint_alternatives": {"C24"},
+    "layers_fig14_vgg_regularised": {"C15-vgg"},
+    "layers_fig15_resnet_cifar_regularised": {"C15", "C16"},
+    "layers_fig16_resnet_imagenet_regularised": {"C15-imagenet", "C16-imagenet"},
+    "layers_fig17_distances_vgg": {"C17"},
+    "layers_fig18_distances_resnet_cifar": {"C16b", "C17b"},
+    "layers_fig19_distances_resnet_imagenet": {"C16b-imagenet", "C17b-imagenet"},
+    "layers_table3_errors": {"C23a", "C23b"},
     "layers_initialisers": {"C25", "C26"},
     "layers_table1_freeze_remove": {"C12", "C13a", "C13b", "C14"},
 }
