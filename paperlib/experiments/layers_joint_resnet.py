@@ -213,7 +213,8 @@ def blocks(tables: Tables) -> pd.DataFrame:
 def compared(tables: Tables) -> pd.DataFrame:
     """Every other block beside random groups of its size, by network: damage at checkpoint 0.
 
-    Of the random groups, mean over seeds, the number, mean, smallest and largest.
+    Of the random groups, mean over seeds, the number, mean, smallest and largest. A kind of which
+    there are none has no row.
     """
     rows = []
     for network in _networks(tables):
@@ -221,7 +222,10 @@ def compared(tables: Tables) -> pd.DataFrame:
         drawn = conv_resets.part(tables.baseline, network=network)
         for kind in (WITHOUT_FIRST, WITH_FIRST):
             found = drawn[drawn.kind == kind].groupby("group").damage.mean()
-            rows.append((network, kind, own, len(found), found.mean(), found.min(), found.max()))
+            if len(found):
+                rows.append(
+                    (network, kind, own, len(found), found.mean(), found.min(), found.max())
+                )
     columns = ["network", "random groups", OTHER, "number", "mean", "smallest", "largest"]
     return pd.DataFrame(rows, columns=columns).set_index(["network", "random groups"])
 
@@ -437,6 +441,7 @@ def _draw_sizes(ax: Axes, tables: Tables, network: str) -> None:
         style.intervals(ax, [x], [m.value], [m.low], [m.high], color=style.BLACK)
         near = {"textcoords": "offset points", "va": "center", "fontsize": style.SMALL}
         ax.annotate(group.label, (x, m.value), (6, 0), **near)
+    ax.set_ylim(bottom=min(0, ax.get_ylim()[0]))
     # Room for the name of the largest group.
     number = len(joint.residual_blocks(layers))
     ax.set_xlim(0.5, 1.2 * number)
@@ -489,4 +494,5 @@ def _draw_groups(ax: Axes, tables: Tables, names: Sequence[str]) -> None:
 def _label_categories(ax: Axes, names: Sequence[str]) -> None:
     ax.set_xticks(range(len(names)), names)
     ax.set_xlim(-0.5, len(names) - 0.5)
+    ax.set_ylim(bottom=min(0, ax.get_ylim()[0]))
     ax.set_ylabel("damage (percentage points)")
