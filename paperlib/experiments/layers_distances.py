@@ -23,7 +23,7 @@ from paperlib.experiments.resetting import Tables
 from paperlib.report import claims, style
 from paperlib.report.heatmap import DISTANCE, ERROR
 from paperlib.robustness.distances import rank_correlation
-from paperlib.robustness.evaluate import FULL_MODEL
+from paperlib.robustness.evaluate import FULL_MODEL, RERANDOMISED
 from paperlib.training.runs import Spec
 
 L2, LINF, RELATIVE = "l2_fan_in", "linf", "relative"
@@ -179,7 +179,7 @@ def draw(tables: Tables, dataset: str) -> Figure:
     """Error and both distances of every layer and checkpoint; below, damage against distance.
 
     Panels are lettered as in the paper: error, 2-norm and ∞-norm of the first configuration, then
-    those of the next.
+    those of the next. The colours of a distance end at the largest of the checkpoints.
     """
     names = configurations(tables)
     panels = {}
@@ -198,7 +198,11 @@ def draw(tables: Tables, dataset: str) -> Figure:
     fig = Figure(figsize=(style.PAGE, sum(heights) + 2.5))
     *above, below = fig.subfigures(len(panels) + 1, 1, height_ratios=[*heights, 2.5])
     for part, (title, (kind, grid)) in zip(above, panels.items(), strict=True):
-        colours, high = DISTANCE, float(grid.max(axis=None))
+        # Fresh values lie so far away that with them the checkpoints would all be pale.
+        colours, high = (
+            DISTANCE,
+            float(grid.drop(columns=RERANDOMISED, errors="ignore").max(axis=None)),
+        )
         if kind == "error":
             colours, high = ERROR, CHANCE.get(dataset, 0.9)
         conv_resets.draw_panels(part, {title: grid}, colours=colours, high=high, label="")
